@@ -424,7 +424,7 @@ class Registry:
         """Return the action with this name; raises `NotFoundError`."""
         # The reverse of the order in `actions`: the first source that has the name wins.
         for actions in (self.custom_actions, REGISTERED, self._built_in_actions):
-            registered_name = same_name(name, actions)
+            registered_name = name if name in actions else same_name(name, actions)
             if registered_name is not None:
                 return actions[registered_name]
         raise NotFoundError("action", name, self.actions, f'action "{name}" not found')

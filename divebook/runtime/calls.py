@@ -39,8 +39,8 @@ from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, VERDICT
 from divebook.engine.state import BY_CALL, BY_STEP
 from divebook.errors import RENAMED, ApprovalDeniedError, DefinitionError, StepError, missing_attribute
 from divebook.events import catalog
-from divebook.events.codec import storable
-from divebook.events.recorded import opened
+from divebook.events.codec import short_hash, storable
+from divebook.events.recorded import ATOMS, opened
 from divebook.events.values import normalize
 from divebook.questions import Question
 from divebook.questions.question import CONFIRMATION
@@ -49,6 +49,7 @@ from divebook.runtime.clock import mark_lost
 from divebook.runtime.compute.threads import THREADS, Compute, Task
 from divebook.runtime.context import StepContext
 from divebook.runtime.loop import ENGINE
+from divebook.scripting.templates import is_to_be_filled
 
 
 class ToolContext:
@@ -122,32 +123,28 @@ async def call(
         # The call of an action step has no name, and neither has its approval.
         approval_key = "approval" if key is None else f"{key}-approval"
         arguments = await _approved(context, function, arguments, approval_key, name)
-    operation_type, parameters = recorded or _operation_of(function, arguments)
-    compute = compute_for(context, function, arguments)
-
-    workspace = workspace_of(context, function)
-    # The rollback of the function itself takes precedence over the one that its step names.
-    step_function = function if isinstance(function, RecordedFunction) and function.rollback is not None else None
-    rollback_event = None if step_function is None else functools.partial(_rollback_event, step_function, arguments)
-    is_of_step = context.step.rollback is not None and context.step.type == "action"
-    rollback_owner = None
-    if step_function is not None:
-        rollback_owner = BY_CALL
-    elif is_of_step:
-        rollback_owner = BY_STEP
-
+    prepared = prepared_call(context, function)
+    digest = None
+    if recorded is not None:
+        operation_type, parameters = recorded
+    elif arguments is context.step.parameters:
+        operation_type = prepared.operation_type
+        parameters, digest = prepared.literal
+    else:
+        operation_type, parameters = prepared.operation_type, prepared.parameters_of(arguments)
+    compute = THREADS if prepared.runs_on_loop else compute_for(context, function, arguments)
     # A call with a time limit waits for a slot of its executor first, so that waiting does not use up the time.
     is_limited = function.timeout is not None or context.is_limited
-    is_repeatable = function.is_repeatable
-    # What happens in a workspace, and what can be undone, must be in the log before it happens.
-    may_begin_early = function.idempotent and workspace is None and rollback_owner is None
+    is_repeatable = prepared.is_repeatable
+    step_function = prepared.step_function
+    rollback_event = None if step_function is None else functools.partial(_rollback_event, step_function, arguments)
 
     def attempt(failures: int) -> Awaitable[Any]:
         run_function = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
         # Checked before each attempt, because a cell may define the rollback function again meanwhile.
         if step_function is not None:
             run_function = functools.partial(_call_with_own_rollback, step_function, run_function)
-        slot = compute.slot(repeatable=is_repeatable, limited=is_limited)
+        slot = None if prepared.runs_on_loop else compute.slot(repeatable=is_repeatable, limited=is_limited)
         if convert is not None or slot is not None:
             run_function = functools.partial(call_in_slot, run_function, slot, convert)
         return context.operation(
@@ -156,18 +153,95 @@ async def call(
             run_function,
             key=name,
             repeatable=is_repeatable,
-            may_begin_early=may_begin_early,
+            may_begin_early=prepared.may_begin_early,
             attempt=failures,
             timeout=function.timeout,
             noted=rollback_event,
             slot=slot,
-            workspace=workspace,
-            undone=rollback_owner,
+            workspace=prepared.workspace,
+            undone=prepared.rollback_owner,
+            digest=digest,
         )
 
     # A step with a retry policy is repeated as a whole, so its calls are not retried as well.
     policy = function.retry if context.step.retry is None else None
     return await context.retried(name, policy, attempt)
+
+
+# --- what the calls of a function in a step have in common ------------------------------------------------------------
+
+
+class PreparedCall:
+    """What all calls of a function in a step have in common. It is worked out once, for all runs of the workflow.
+
+    Attributes
+    ----------
+    definitions
+        The function, the step and the workflow. They are kept alive, so that no other object gets their ids.
+    workspace
+        Name of the workspace in which the function works, or None.
+    step_function
+        The function, if it has a rollback function of its own; otherwise None.
+    rollback_owner
+        Reference to the rollback of the call, as in `divebook.events.catalog.OperationStarted`.
+    runs_on_loop
+        True if the function is async and has no executor, so that it runs on the loop of the engine.
+    """
+
+    def __init__(self, context: StepContext, function: UserFunction) -> None:
+        step = context.step
+        self.definitions = function, step, context.workflow
+        self.operation_type = STEP_EXECUTION if isinstance(function, RecordedFunction) else ACTION_EXECUTION
+        self.workspace = workspace_of(context, function)
+        # The rollback of the function itself takes precedence over the one that its step names.
+        has_own_rollback = isinstance(function, RecordedFunction) and function.rollback is not None
+        self.step_function = function if has_own_rollback else None
+        self.rollback_owner: str | None = None
+        if self.step_function is not None:
+            self.rollback_owner = BY_CALL
+        elif step.rollback is not None and step.type == "action":
+            self.rollback_owner = BY_STEP
+        self.is_repeatable = function.is_repeatable
+        # What happens in a workspace, and what can be undone, must be in the log before it happens.
+        self.may_begin_early = function.idempotent and self.workspace is None and self.rollback_owner is None
+        self.runs_on_loop = function.takes.is_async and step.executor is None and function.executor is None
+
+    @functools.cached_property
+    def has_templates(self) -> bool:
+        """True if the parameters of the step have templates to fill."""
+        _, step, _ = self.definitions
+        return is_to_be_filled(step.parameters)
+
+    @functools.cached_property
+    def literal(self) -> tuple[Mapping[str, Any], str]:
+        """Parameters and their hash, as the log has them, for a call with the parameters of the step."""
+        _, step, _ = self.definitions
+        parameters = normalize(self.parameters_of(step.parameters), "parameters")
+        return parameters, short_hash(parameters, "parameters")
+
+    def parameters_of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of the operation of a call, from its arguments by name."""
+        function, _, _ = self.definitions
+        if self.operation_type == STEP_EXECUTION:
+            return {"step": function.name, "arguments": dict(arguments)}
+        return {"action_name": function.name, "params": dict(arguments)}
+
+
+MOST_PREPARED = 1024
+"""Maximum number of prepared calls that are kept. The oldest one is dropped first."""
+_prepared_calls: dict[tuple[int, int, int], PreparedCall] = {}
+"""Prepared calls by the ids of their function, step and workflow. Only the loop of the engine uses it."""
+
+
+def prepared_call(context: StepContext, function: UserFunction) -> PreparedCall:
+    """Return what all calls of a function in the step of a context have in common."""
+    key = id(function), id(context.step), id(context.workflow)
+    prepared = _prepared_calls.get(key)
+    if prepared is None:
+        prepared = _prepared_calls[key] = PreparedCall(context, function)
+        if len(_prepared_calls) > MOST_PREPARED:
+            del _prepared_calls[next(iter(_prepared_calls))]
+    return prepared
 
 
 async def _call_with_own_rollback(function: RecordedFunction, run_function: Callable[[], Awaitable[Any]]) -> Any:
@@ -229,12 +303,6 @@ async def call_in_slot(
     except Exception as error:
         mark_lost(error, result)
         raise
-
-
-def _operation_of(function: UserFunction, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    if isinstance(function, RecordedFunction):
-        return STEP_EXECUTION, {"step": function.name, "arguments": dict(arguments)}
-    return ACTION_EXECUTION, {"action_name": function.name, "params": dict(arguments)}
 
 
 async def _approved(
@@ -329,7 +397,7 @@ async def invoke(
         if takes.is_async:
             # A decorator may make the function return another awaitable.
             result = await function.function(*args, **kwargs)
-            return await result if _is_awaitable(result) else result
+            return await result if type(result) not in ATOMS and _is_awaitable(result) else result
         task = Task(
             f"{context.run_id}/{context.place(key, failures).operation_id}",
             function.kind_and_name,

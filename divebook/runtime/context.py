@@ -110,7 +110,8 @@ class StepContext:
         """Variables passed as whole values, by their ``id``. The log has them, so they need not be checked again."""
         self.is_limited = step.timeout is not None  # True if its calls have a time limit
         self.workspaces = recorder.workspaces
-        self._limit = TimeLimit(step, recorder.journal)
+        # The limit of the step begins here, and not at its first call.
+        self._limit = None if step.timeout is None else TimeLimit(step, recorder.journal)
         self.make_operation: MakeOperation | None = None
         """Function that makes the operations in place of this class; see `with_wrapper`."""
 
@@ -190,6 +191,7 @@ class StepContext:
         workspace: str | None = None,
         seen: Callable[[], str] | None = None,
         undone: str | None = None,
+        digest: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Return an awaitable that makes a non-deterministic call and records its result, or replays the recorded
         result.
@@ -229,6 +231,8 @@ class StepContext:
         done, seen
             Convert a result entered by a person to the form that the call would have returned; return a text about
             observable effects.
+        digest
+            Hash of the parameters, if the caller has it. They are then in the form in which the log stores them.
 
         Raises
         ------
@@ -252,6 +256,7 @@ class StepContext:
             workspace,
             seen,
             undone,
+            digest,
         )
         recorded_call = tuple.__new__(Call, fields)  # takes a third of the time of calling the class
         make = self.make_operation or self._replay_or_make
@@ -269,11 +274,13 @@ class StepContext:
         # The limit surrounds the call only. Looking up the log and waiting for a slot or an answer do not count.
         if timeout is not None or self.step.timeout is not None:
             name = operation_name(operation_type, parameters)
+            limit = self._limit or TimeLimit(self.step, self._recorder.journal)
             call = call._replace(
-                make=self._limit.of(call.make, timeout, name),
-                streamed=call.streamed and self._limit.of(call.streamed, timeout, name),
+                make=limit.of(call.make, timeout, name),
+                streamed=call.streamed and limit.of(call.streamed, timeout, name),
             )
-        request = OperationRequest.of(self.place(key, attempt), operation_type, parameters, self.known)
+        place = self.place(key, attempt)
+        request = OperationRequest.of(place, operation_type, parameters, self.known, call.digest)
         return self._recorder.run(request, call)
 
     def enclosing(

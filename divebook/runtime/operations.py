@@ -166,14 +166,21 @@ class OperationRequest(NamedTuple):
 
     @staticmethod
     def of(
-        place: Place, operation_type: str, parameters: Mapping[str, Any], checked_ids: Collection[int] = ()
+        place: Place,
+        operation_type: str,
+        parameters: Mapping[str, Any],
+        checked_ids: Collection[int] = (),
+        digest: str | None = None,
     ) -> OperationRequest:
-        """Create a request from a place, a type and parameters. The parameters are normalized and hashed.
+        """Create a request from a place, a type and parameters. The parameters are normalized and hashed. With a
+        `digest`, their hash, they are normalized already.
 
         `checked_ids` is passed on to `divebook.events.values.normalize`. Raises `UnstorableValueError`.
         """
-        plain = normalize(parameters, "parameters", checked_ids)
-        digest = short_hash(plain, "parameters")
+        plain: Any = parameters
+        if digest is None:
+            plain = normalize(parameters, "parameters", checked_ids)
+            digest = short_hash(plain, "parameters")
         # Skips the generated `__new__` of the class, since a request is made for every operation.
         return tuple.__new__(OperationRequest, (place, place.operation_id, operation_type, plain, digest))
 

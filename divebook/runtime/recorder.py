@@ -178,7 +178,10 @@ class Recorder:
         return decision.result
 
     def _start(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
-        return self._begin(request, call) if call.slot is None else self._in_slot(request, call, call.slot)
+        if call.slot is not None:
+            return self._in_slot(request, call, call.slot)
+        is_plain = call.reserved is None and call.workspace is None
+        return self._make(request, call) if is_plain else self._begin(request, call)
 
     async def _in_slot(self, request: OperationRequest, call: Call, slot: Slot) -> Any:
         while True:
@@ -297,7 +300,8 @@ class Recorder:
         self.operations.complete(request.place, record, result, usage, since=started_at, may_wait=is_inner)
         if call.extra_event is not None:
             self.operations.record(request.place, call.extra_event(result))
-        self.workspaces.record_events(request.place, changed)
+        if changed:
+            self.workspaces.record_events(request.place, changed)
         return result
 
     def enclosing(
@@ -676,6 +680,8 @@ class Call(NamedTuple):
     """Return a text about the observable effects of the call, for a person who must decide whether it went through."""
     rollback_ref: str | None = None
     """Reference to its rollback, if it has one, as in `divebook.events.catalog.OperationStarted`."""
+    digest: str | None = None
+    """Hash of its parameters, if it is known; see `OperationRequest.of`."""
 
 
 RunCall: TypeAlias = Callable[[OperationRequest, Call], Coroutine[Any, Any, Any]]

@@ -531,7 +531,7 @@ class StepRun:
             self._visit,
             attempt=failures,
             iteration_index=index,
-            local=self._local(item) or None,
+            local=None if self.step.each is None else self._local(item),
             executors=self._services.executors,
         )
         assert self._handler is not None  # noqa: S101 - set by `run`, the only caller

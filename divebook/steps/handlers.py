@@ -13,13 +13,12 @@ from divebook.definitions.step import CONTINUE, ROLLBACK, Step
 from divebook.errors import ApprovalDeniedError, StepError
 from divebook.questions.answer import value_of
 from divebook.questions.question import CONFIRMATION
-from divebook.runtime.calls import call
+from divebook.runtime.calls import call, prepared_call
 from divebook.runtime.children import BeginSuccessor, DriveChild
 from divebook.runtime.context import StepContext
 from divebook.runtime.errors import clean_failure, clean_text
 from divebook.runtime.step import Handler, Outcome
 from divebook.scripting import value_text
-from divebook.scripting.templates import is_to_be_filled
 from divebook.steps.actions import Action
 from divebook.steps.function import FunctionStep
 from divebook.steps.prompt import AgentServices, ContentBuilder, PromptStep
@@ -209,7 +208,7 @@ class ActionStep:
         action = self._find(name)
         # The dialect `dive` stores the text of a result, `divebook` the result itself.
         keeps_text = context.workflow.manner.keeps_text
-        if is_to_be_filled(parameters):
+        if prepared_call(context, action).has_templates:
             parameters = await filled(parameters, context.names, cache=context.known)
         try:
             # The frame is evaluated by itself: it is not a parameter of the action.

@@ -178,7 +178,7 @@ class EventStore(ABC):
         `Batch.again`, and skips those that the log has. A batch without records is ignored.
         """
         self._check_open()
-        checked = [self._prepare_batch(batch) for batch in batches]
+        checked = list(map(self._prepare_batch, batches))
         # Refused batches and batches without records are not written.
         prepared = [entry for entry in checked if isinstance(entry, PreparedBatch)]
         answers = self._write_and_notify(prepared) if prepared else []
