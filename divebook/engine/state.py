@@ -797,6 +797,8 @@ class ExecutionState(Timed):
     @property
     def own_usage(self) -> Usage:
         """Usage of this execution, without the part that it inherited from the source of which it is a fork."""
+        if self.inherited is NO_USAGE:  # every execution but a fork
+            return self.usage
         return Usage(*(now - before for now, before in zip(self.usage, self.inherited, strict=True)))
 
     def deadlines(self) -> list[tuple[str, int]]:
@@ -899,6 +901,8 @@ class ExecutionState(Timed):
 
     def pending_interrupts(self) -> list[Question]:
         """Return the questions of the execution that have no answer and are not withdrawn, oldest first."""
+        if not self.interrupts:  # the usual case
+            return []
         pending = (
             question for question in self.interrupts.values() if question.is_open and not self.is_withdrawn(question)
         )
@@ -906,7 +910,8 @@ class ExecutionState(Timed):
 
     def active_paths(self) -> list[PathState]:
         """Return the paths that have not ended, oldest first."""
-        return sorted((p for p in self.paths.values() if p.phase != ENDED), key=lambda path: path.number)
+        active = [path for path in self.paths.values() if path.phase != ENDED]
+        return sorted(active, key=lambda path: path.number) if len(active) > 1 else active
 
 
 # --- drafts: states that are modified in place while a log is folded -------------------------------------------------

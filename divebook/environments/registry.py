@@ -404,7 +404,7 @@ class Registry:
         """
         registered = self._workflows.get(workflow.name, workflow)
         # Equality ignores the source text. With another definition of the same name, its lines would be wrong.
-        return registered if registered == workflow else workflow
+        return registered if registered is workflow or registered == workflow else workflow
 
     def code_of(self, workflow: Workflow) -> dict[str, str]:
         """Return the hashes of the Python functions that a workflow may call, by kind and name of the function. They

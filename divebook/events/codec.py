@@ -407,6 +407,8 @@ _CONDITIONS: Mapping[Any, str] = {
     int: "not (t is int and -WHOLE <= v < WHOLE)",
     float: "not (t is float and v - v == 0)",  # false for infinities and NaN: their difference is NaN
     Mapping[str, Any]: "t is not dict",
+    Mapping[str, str]: "t is not dict or not {*map(type, v), *map(type, v.values())} <= TEXTS",
+    Mapping[str, int]: "t is not dict or not all(type(n) is int and -WHOLE <= n < WHOLE for n in v.values())",
     Sequence[Any]: "t is not list and t is not tuple",
 }
 
@@ -441,7 +443,7 @@ def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFu
         return fallback
     lines = [f"def plain(payload):\n data = { ({FORM: kind.form} if kind.form else {})!r}"]
     lines += [_field_lines(name, hint) for name, hint in declared(kind).items()]
-    names: dict[str, Any] = {"WHOLE": WHOLE, "fallback": fallback}
+    names: dict[str, Any] = {"WHOLE": WHOLE, "TEXTS": {str}, "fallback": fallback}
     exec("\n".join([*lines, " return data"]), names)  # noqa: S102 - as dataclasses do, of our own classes
     plain: DataFunction = names["plain"]
     return plain

@@ -194,10 +194,10 @@ class PreparedCall:
         self.operation_type = STEP_EXECUTION if isinstance(function, RecordedFunction) else ACTION_EXECUTION
         self.workspace = workspace_of(context, function)
         # The rollback of the function itself takes precedence over the one that its step names.
-        has_own_rollback = isinstance(function, RecordedFunction) and function.rollback is not None
-        self.step_function = function if has_own_rollback else None
+        self.step_function: RecordedFunction | None = None
         self.rollback_owner: str | None = None
-        if self.step_function is not None:
+        if isinstance(function, RecordedFunction) and function.rollback is not None:
+            self.step_function = function
             self.rollback_owner = BY_CALL
         elif step.rollback is not None and step.type == "action":
             self.rollback_owner = BY_STEP

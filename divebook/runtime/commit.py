@@ -442,13 +442,10 @@ class Syncs(Generic[J]):
         self._store = store
         self._running: weakref.WeakSet[J] = weakref.WeakSet()
         """Journals of running executions with full durability, if the store supports separate syncs."""
+        self.are_shared = False
+        """True if several running executions would wait for the disk, so that a shared sync saves time."""
         self._present: _Round[J] | None = None
         self._next: _Round[J] = _Round()
-
-    @property
-    def are_shared(self) -> bool:
-        """True if several running executions would wait for the disk, so that a shared sync saves time."""
-        return len(self._running) > 1
 
     def must_sync_later(self, batches: Mapping[J, Batch]) -> bool:
         """Return whether these batches should be committed without waiting for the disk. A thread then makes them
@@ -469,6 +466,7 @@ class Syncs(Generic[J]):
                     self._running.add(journal)
                 else:
                     self._running.discard(journal)
+        self.are_shared = len(self._running) > 1
         return are_full and (self.are_shared or self._present is not None)
 
     def wait_for(self, sequences: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:

@@ -12,6 +12,7 @@ ends, the count of running tasks is 0 and the path is idle.
 from __future__ import annotations
 
 import asyncio
+import functools
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -361,7 +362,7 @@ class Group:
     def __init__(self) -> None:
         self.is_open = False
         """True while the block runs, so that tasks can start."""
-        self._scope = anyio.CancelScope()
+        self._scope = _scope_class()()
         """Cancel scope around the block."""
         self._tasks: dict[asyncio.Task[None], tuple[anyio.CancelScope, Coroutine[Any, Any, object]]] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -412,7 +413,7 @@ class Group:
 
         The block does not wait for tasks that are `is_background`.
         """
-        scope = type(self._scope)()  # `anyio.CancelScope` would look up the event loop library each time
+        scope = _scope_class()()
         if self.is_cancelled or not self.is_open:
             scope.cancel()
         task = asyncio.get_running_loop().create_task(_run(scope, work), name="divebook-side-by-side")
@@ -445,6 +446,14 @@ class Group:
             self.cancel_all()
         if self._next_end_future is not None and not self._next_end_future.done():
             self._next_end_future.set_result(None)
+
+
+@functools.cache
+def _scope_class() -> type[anyio.CancelScope]:
+    """Return the class of cancel scopes on asyncio. `anyio.CancelScope` would look up the event loop library at each
+    call.
+    """
+    return type(anyio.CancelScope())
 
 
 async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> None:

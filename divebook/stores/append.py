@@ -302,7 +302,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     annotations = effects.annotations
     # Annotations of a new execution are part of its row from the start; later ones change an existing row.
     if beginning is not None:
-        beginning = beginning.annotated(annotations)
+        beginning = beginning.annotated(annotations) if annotations else beginning
         annotations = []
     # Short records are never compressed, so without a codec they stay as they are.
     if drafts.are_long or sealing.codec is not None:
@@ -700,7 +700,7 @@ def _with_status(batch: Batch, status_change: StatusColumns | None) -> tuple[Sta
     if status_change is None or status_change.status in TERMINAL:
         return status_change, status
     # Any other stated status wins: a resumed execution may wait at once (test_what_was_resumed_may_wait_at_once).
-    return replace(status_change, status=status), status
+    return status_change if status_change.status == status else replace(status_change, status=status), status
 
 
 # --- ids of one log ---
