@@ -165,9 +165,10 @@ class Watch:
         self.steps, self.envelopes, self._record = steps, {}, Journal.record
 
     def __enter__(self):
-        def record(journal, *arguments):
-            self._record(journal, *arguments)
-            self.envelopes[journal.recorded] = envelope_from_state(journal.state, self.steps)
+        def record(journal, data, path="", step="", *, more=(), **options):
+            for fact in (data, *more):
+                self._record(journal, fact, path, step, **options)
+                self.envelopes[journal.recorded] = envelope_from_state(journal.state, self.steps)
 
         Journal.record = record
         return self

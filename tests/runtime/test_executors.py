@@ -135,7 +135,7 @@ def test_a_call_begins_and_its_time_limit_when_it_has_a_worker(kind, repeatable,
 
     with environment(queued, clock=clock, executor=pool) as world:
         execution = world.start("queued")
-        assert becomes((tmp_path / "calls").exists)
+        assert becomes(lambda: (tmp_path / "calls").exists() and (tmp_path / "calls").read_text() == "0 ")
         # An idempotent call may begin before its start is in the store.
         assert becomes(lambda: event_types(execution).count("operation_started") == 1)
         clock.ring_once()
