@@ -139,7 +139,8 @@ class GroupCommit:
         self._in_a_row += 1
         # While the store is busy, `_try_later` has scheduled the next attempt, which writes these records too.
         if self.held_up is None:
-            self._join_later()
+            if self._later:
+                self._join_later()
             if self._is_direct:
                 self._write()
             else:
@@ -147,7 +148,8 @@ class GroupCommit:
 
     def _end_turn(self) -> None:
         self._is_scheduled = False
-        self._join_later()
+        if self._later:
+            self._join_later()
         # The last turn predicts the next one: if at most one journal had records and at most one caller waited, a
         # commit at once would not have split a shared commit.
         self._was_alone = len(self._waiting) <= 1 and len(self._dirty) <= 1
@@ -166,7 +168,7 @@ class GroupCommit:
 
     def _join_later(self) -> None:
         # Records that may wait do not cause a commit, but join one that takes place.
-        if self._dirty and self._later:
+        if self._dirty:
             self._dirty |= self._later
             self._later = {}
 
@@ -440,6 +442,7 @@ class Syncs(Generic[J]):
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
+        self._are_apart = store.syncs_apart
         self._running: weakref.WeakSet[J] = weakref.WeakSet()
         """Journals of running executions with full durability, if the store supports separate syncs."""
         self.are_shared = False
@@ -454,7 +457,7 @@ class Syncs(Generic[J]):
         That requires a store with separate syncs, a batch with full durability, and several running executions or a
         sync in progress. Also updates the set of running journals.
         """
-        if not self._store.syncs_apart:
+        if not self._are_apart:
             return False
         are_full = False
         usual = self._store.durability

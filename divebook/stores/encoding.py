@@ -669,9 +669,11 @@ def chain(previous: int, heads: Iterable[bytes], payloads: Iterable[bytes]) -> l
     the checksum of the record before them, or 0 if there is none.
     """
     # Each continues from the one before (test_the_checksum_of_an_event_covers_those_before).
-    return [
-        previous := crc32(payload, crc32(before, previous)) for before, payload in zip(heads, payloads, strict=True)
-    ]
+    checksums: list[int] = []
+    for before, payload in zip(heads, payloads, strict=True):
+        previous = crc32(payload, crc32(before, previous))
+        checksums.append(previous)
+    return checksums
 
 
 # --- ids of events as 16 bytes ---
