@@ -38,6 +38,7 @@ from divebook.environments.environment import Environment
 from divebook.errors import NotFoundError, SetupError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.catalog import ENQUEUED, FAILED
+from divebook.events.event import to_microseconds
 from divebook.events.recorded import opened
 from divebook.projections.compare import OperationTree, Pair, Row, describe
 from divebook.projections.failures import Failure, failure_in
@@ -360,16 +361,20 @@ class _RunRow(NamedTuple):
     """Reason why the log cannot be read; None if it can."""
 
     @property
-    def started_at(self) -> datetime | None:
-        return self.record.started_at
+    def started_us(self) -> int | None:
+        return _microseconds(self.record.started_at)
 
     @property
-    def ended_at(self) -> datetime | None:
-        return self.record.ended_at
+    def ended_us(self) -> int | None:
+        return _microseconds(self.record.ended_at)
 
     @property
     def usage(self) -> dict[str, int] | None:
         return None if self.state is None else self.state.own_usage.to_dict()
+
+
+def _microseconds(time: datetime | None) -> int | None:
+    return None if time is None else to_microseconds(time)
 
 
 def _values(part: str) -> Callable[[_RunRow], Any]:

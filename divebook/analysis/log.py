@@ -1008,7 +1008,7 @@ def operations_frame(events: Iterable[Event]) -> pd.DataFrame:
     Pauses before further attempts are omitted: `attempts` counts the attempts, and the events contain the pauses.
     """
     return frame(
-        OPERATION_COLUMNS, [span for span in spans_of(events) if span.kind == "operation" and not span.is_pause]
+        OPERATION_COLUMNS, (span for span in spans_of(events) if span.kind == "operation" and not span.is_pause)
     )
 
 
@@ -1031,7 +1031,7 @@ ITEM_COLUMNS: Columns = {
 @documented(ITEM_COLUMNS)
 def items_frame(events: Iterable[Event]) -> pd.DataFrame:
     """Return one row per item of `Each`, in the order in which the items started."""
-    return frame(ITEM_COLUMNS, [span for span in spans_of(events) if span.kind == "item"])
+    return frame(ITEM_COLUMNS, (span for span in spans_of(events) if span.kind == "item"))
 
 
 STEP_COLUMNS: Columns = {
@@ -1055,7 +1055,7 @@ STEP_COLUMNS: Columns = {
 @documented(STEP_COLUMNS)
 def steps_frame(events: Iterable[Event]) -> pd.DataFrame:
     """Return one row per visit to a step, in the order in which the visits started."""
-    return frame(STEP_COLUMNS, [span for span in spans_of(events) if span.kind == "step"])
+    return frame(STEP_COLUMNS, (span for span in spans_of(events) if span.kind == "step"))
 
 
 PATH_COLUMNS: Columns = {

@@ -43,7 +43,9 @@ from divebook.engine.operations import (
 )
 from divebook.events import Event, catalog
 from divebook.events.event import Timed
+from divebook.events.recorded import garbage_collection_paused
 from divebook.questions.question import OUTCOME_UNKNOWN
+from divebook.stores.history import History
 from divebook.text.format import seconds
 from divebook.text.redaction import one_line
 
@@ -106,6 +108,18 @@ class Spans:
         if not self._for_people or not self._is_hidden(event):
             self._change(event)
         self._last_us = event.recorded_at
+
+    def take_log(self, log: History) -> None:
+        """Update the spans with the events of a log from the store. Those that change no span are not decoded."""
+        kinds = {kind.event_type for kind in (*self._CHANGES, catalog.ExecutionStarted)}
+        # The time of the event before these ends the calls that ran until then.
+        interrupting = {kind.event_type for kind in (catalog.ExecutionResumed, catalog.ExecutionForked)}
+        for page in log.pages():
+            is_needed = page.has_type(kinds)
+            is_needed[:-1] |= page.has_type(interrupting)[1:]
+            is_needed[-1:] = True  # the next page may begin with one of these
+            for event in page.where(is_needed).events(log.execution_id):
+                self.take(event)
 
     def _change(self, event: Event) -> None:
         change = self._CHANGES.get(type(event.data))
@@ -641,8 +655,12 @@ def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]
     about the option `for_people`.
     """
     spans = Spans(for_people=for_people)
-    for event in events:
-        spans.take(event)
+    with garbage_collection_paused():
+        if isinstance(events, History):
+            spans.take_log(events)
+        else:
+            for event in events:
+                spans.take(event)
     # `changed` was never emptied, so it has all spans.
     return list(spans.changed.values())
 

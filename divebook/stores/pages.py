@@ -13,7 +13,7 @@ A record may stand for several events. For example, these two rows are three eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from divebook.events.catalog import PAYLOADS
 from divebook.events.codec import TAGGED, decode, encode, payload_from_store
 from divebook.events.event import ON_NO_STEP, Event
+from divebook.events.payload import wrong_field
 from divebook.events.upcast import FORM
 from divebook.stores.encoding import PACKED, joined, names_of, width_of
 
@@ -80,6 +81,18 @@ class EventPage(NamedTuple):
             self if selection == slice(0, len(self.sequences)) else EventPage(*[column[selection] for column in self])
         )
 
+    def has_type(self, names: Collection[str]) -> Numbers:
+        """Return a boolean array with one element per event: True if the type of the event is one of `names`."""
+        matches: Numbers = np.array([kind in names for kind in self.types.dictionary.to_pylist()], dtype=bool)
+        return matches[self.types.indices.to_numpy()]
+
+    def where(self, chosen: Numbers) -> EventPage:
+        """Return the events for which the boolean array `chosen` is True as a page."""
+        if chosen.all():
+            return self
+        columns = [column.filter(pa.array(chosen)) for column in self[2:]]
+        return EventPage(self.sequences[chosen], self.recorded_at[chosen], *columns)
+
     def events(self, execution_id: str) -> list[Event]:
         """Return the events of the page as `Event` objects, whose ids are empty.
 
@@ -92,19 +105,20 @@ class EventPage(NamedTuple):
         # without the last comma the content of the list.
         ends = pc.binary_join_element_wise(self.payloads, pa.scalar(b""), pa.scalar(b","))
         bodies = decode(b"[" + content_of(ends).to_pybytes()[:-1] + b"]")
-        kinds = self.types.dictionary.to_pylist()
-        decoders = [
-            PAYLOADS[kind].from_data if kind in PAYLOADS and not PAYLOADS[kind].form else None for kind in kinds
-        ]
+        names = self.types.dictionary.to_pylist()
+        # Payloads in the present format are built directly; the others pass through the upcasts.
+        kinds = [PAYLOADS[name] if name in PAYLOADS and not PAYLOADS[name].form else None for name in names]
         texts = [column.dictionary.to_pylist() for column in (self.paths, self.steps)]
         numbers = [column.tolist() for column in (self.sequences, self.recorded_at)]
         codes = [column.indices.to_pylist() for column in (self.types, self.paths, self.steps)]
         events = []
-        # Payloads in the present format are built directly; the others pass through the upcasts.
         # Types, paths and steps are numbers here, so that each string exists once.
-        for sequence, at, kind, path, step, body in zip(*numbers, *codes, bodies, strict=True):
-            make = decoders[kind] if FORM not in body else None
-            data = payload_from_store(kinds[kind], body) if make is None else make(body)
+        for sequence, at, code, path, step, body in zip(*numbers, *codes, bodies, strict=True):
+            kind = kinds[code]
+            if kind is None or FORM in body or wrong_field(kind, body) is not None:
+                data = payload_from_store(names[code], body)
+            else:
+                data = kind.from_data(body)
             events.append(Event("", execution_id, sequence, at, data, texts[0][path], texts[1][step]))
         return events
 

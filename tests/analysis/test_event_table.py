@@ -13,11 +13,14 @@ from divebook.analysis import log as event_table
 from divebook.analysis import log as fields
 from divebook.analysis import log as payloads
 from divebook.analysis import store as whole_store
+from divebook.analysis.lists import frame_of
 from divebook.analysis.log import events_frame
 from divebook.errors import CorruptStoreError
 from divebook.events import Event, catalog
 from divebook.events.codec import decode_line
-from divebook.stores import SqliteStore
+from divebook.stores import SqliteStore, history
+from divebook.stores.history import History
+from divebook.stores.pages import EventPage
 from tests.analysis.told import told_frame
 from tests.engine.history import begun, events
 from tests.store.logs import ONE, log
@@ -109,6 +112,46 @@ def test_columns_of_recorded_exports_say_what_their_events_say(name):
     found = [decode_line(line) for line in lines if b'"sequence"' in line and b'"event_type"' in line]
     assert found
     same(events_frame(found), told_frame(found))
+
+
+class Reader:
+    """Store of one log, whose pages are made of events."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def page(self, _execution_id, after, limit):
+        return EventPage.of(self.log[after : after + limit])
+
+
+FRAMES = ("operations", "steps", "items", "model_calls", "messages", "tool_calls", "costs by agent", "costs by tool")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_frames_of_spans_are_the_same_of_a_store_as_of_events(seed, monkeypatch):
+    chance = random.Random(seed)
+    log = events(*begun(), *(random_fact(chance, PARAMETERS) for _ in range(chance.randrange(1, 120))))
+    monkeypatch.setattr(history, "COLUMN_PAGE", chance.randrange(1, 9))
+    stored = History(Reader(log), log[0].execution_id, 0, len(log))
+    for kind in FRAMES:
+        pd.testing.assert_frame_equal(frame_of(kind, stored), frame_of(kind, log))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_frames_of_spans_of_recorded_files_are_those_of_their_events(path, version):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((RECORDED / f"version_{version}.sql").read_text())
+    with SqliteStore(path) as store:
+        for record in store.records():
+            stored = store.history(record.execution_id)
+            for kind in FRAMES:
+                pd.testing.assert_frame_equal(frame_of(kind, stored), frame_of(kind, [*stored]))
+
+
+def test_a_payload_of_another_type_than_declared_is_damage_to_a_page_too():
+    log = events(*begun(), (catalog.OperationCompleted("op_1", "timer", 1, None, "much"), "main", "a"))
+    with pytest.raises(CorruptStoreError, match="usage"):
+        EventPage.of(log).events("exec_1")
 
 
 def test_an_empty_log_has_the_same_columns():
