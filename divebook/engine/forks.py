@@ -239,6 +239,15 @@ _TOGETHER = frozenset(
 """Pairs of facts that one rule creates together (`divebook.engine.decide`). A fork cannot begin between them."""
 
 
+def forked_from(source: ExecutionState, execution_id: str) -> ExecutionState:
+    """Return the state of a source at the fork point as that of its fork, before the fork's first own event. It equals
+    the fold of the shared events under the id of the fork.
+    """
+    # An execution without a recorded seed has its own id as seed.
+    seed = execution_id if source.seed == source.execution_id else source.seed
+    return replace(source, execution_id=execution_id, seed=seed)
+
+
 # What the fold of `execution_forked` does, for a source that is at event 7 of this log and a fork with the change
 # {"results": {"op_2": 5}}:
 #

@@ -207,7 +207,7 @@ class Variants:
         self._registry.check(workflow)
         model = self._registry.model_of_run(workflow, parsed.model or options.get("model"))
         parsed = replace(parsed, model=model)
-        return self._begin(self._forked(prefix, workflow, parsed, options, catalog.FORK), options)
+        return self._begin(self._forked(prefix, workflow, parsed, options, catalog.FORK), prefix.state, options)
 
     def fork_without_failed_steps(self, execution_id: str) -> Run:
         """Start a fork that continues as if the failed steps had completed. See ``skip_failed`` in `retry`;
@@ -289,13 +289,13 @@ class Variants:
         forked = forked_of(opening, prefix.state, prefix.opened, change, options)
         return replace(forked, seed=seed or forked.seed, tools=tools, only=only, awaited_by=awaited_by)
 
-    def _begin(self, forked: catalog.ExecutionForked, options: StartOptions) -> Run:
-        """Start a variant whose first own event is `forked`. If an execution with the same start key exists, return
-        that one.
+    def _begin(self, forked: catalog.ExecutionForked, source_state: ExecutionState, options: StartOptions) -> Run:
+        """Start a variant whose first own event is `forked`; `source_state` is the state of its source before it. If an
+        execution with the same start key exists, return that one.
         """
         try:
             durability = self._durability(options.get("durability"))
-            return self._run_of(self._control.start_fork(forked, durability))
+            return self._run_of(self._control.start_fork(forked, durability, source_state=source_state))
         except StartKeyTakenError as conflict:
             on_conflict = options.get("on_conflict", WARN)
             existing = existing_execution(
@@ -324,7 +324,8 @@ class Variants:
         verification = verified(variant.source, self._control, None)
         if verification.divergence is not None:
             raise ReplayMismatchError(variant.source.id, str(verification.divergence))
-        executions = [self._run_of(self._control.start_fork(variant.forked)) for _ in range(count)]
+        drivers = [self._control.start_fork(variant.forked, source_state=variant.state) for _ in range(count)]
+        executions = [self._run_of(driver) for driver in drivers]
         try:
             results = RepeatedWhatIf(result_of(each.wait(), variant, verification.unchecked) for each in executions)
         except KeyboardInterrupt:  # nobody waits for the others any more, so they must not spend more
@@ -349,7 +350,7 @@ class Variants:
         forked = self._forked(prefix, workflow, whole, limits, catalog.WHAT_IF, seed=seed, tools=tools)
         # The source already has the changes of earlier forks, so they are not shown as differences from it.
         shown = whole if prefix.change == parsed else parsed
-        return Variant(source, source.history(), workflow, shown, forked)
+        return Variant(source, source.history(), workflow, shown, forked, prefix.state)
 
     def forked_child(self, child: Child) -> tuple[Workflow, catalog.ExecutionForked]:
         """Return the workflow and the first event of a child execution that reuses results of a recorded child
@@ -502,7 +503,7 @@ class Variants:
             reusable = self._kept_before_edits(source, events, reusable)
         prefix = prefix_of(self._store, source.id, reusable.at, Change())
         forked = self._forked(prefix, workflow, Change(), options, catalog.RESUME, tools=reuse)
-        return Variant(source, events, workflow, Change(), forked), reusable
+        return Variant(source, events, workflow, Change(), forked, prefix.state), reusable
 
     def _kept_before_edits(self, source: Run, events: Sequence[Event], reusable: Kept) -> Kept:
         """Return the events that a continuation shares with its source, up to the first call of a function that was
@@ -535,7 +536,7 @@ class Variants:
         # Waits for the end: two executions of the same work must not run at once.
         if not source.state.is_over:
             source.cancel(f"continues with another definition of {variant.workflow.name!r}").wait()
-        return self._begin(variant.forked, {"on_conflict": RETURN})
+        return self._begin(variant.forked, variant.state, {"on_conflict": RETURN})
 
     # --- trials ----------------------------------------------------------------------------------------------------
 
@@ -577,7 +578,7 @@ class Variants:
         seed = prefix.state.seed
         forked = self._forked(prefix, single, whole, limits, catalog.TRIAL, seed=seed, tools=tools, only=entry.only)
         # Start all tries before waiting for the first, so that they run concurrently.
-        drivers = [self._control.start_fork(forked) for _ in range(count)]
+        drivers = [self._control.start_fork(forked, source_state=prefix.state) for _ in range(count)]
         executions = tuple(self._run_of(driver).wait() for driver in drivers)
         tries = tuple(tried_in(each.history(), entry, number, each) for number, each in enumerate(executions, 1))
         recorded = tried_in(events, entry, RECORDED_NUMBER, source)

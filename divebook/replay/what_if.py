@@ -176,6 +176,8 @@ class Variant(NamedTuple):
     """The change of a what-if; without parts for a continuation, whose definition is in `workflow`."""
     forked: catalog.ExecutionForked
     """First own event of each execution. It names the source, and the last shared event."""
+    state: ExecutionState
+    """State of the source after the last shared event."""
 
 
 def rehearsed(variant: Variant, control_over: ControlOver, reuse_inputs: ReuseInputs) -> Rehearsal:
@@ -200,7 +202,7 @@ def rehearsed(variant: Variant, control_over: ControlOver, reuse_inputs: ReuseIn
         try:
             # The fork shares the first events of its source, which must therefore be in the same store.
             store.append(forked.source, variant.events[: forked.at], 0)
-            driver = control.start_fork(forked)
+            driver = control.start_fork(forked, source_state=variant.state)
             # The driver returns when all code has stopped at calls without a recorded result, or when the execution has
             # ended.
             interruptible_result(driver.driving())

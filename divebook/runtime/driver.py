@@ -1003,9 +1003,9 @@ class ExecutionRegistry:
         """Return the registered driver of the execution with this full id. Return None if no driver is registered."""
         return self._drivers.get(execution_id)
 
-    def look_up(self, execution_id: str) -> Driver:
+    def look_up(self, execution_id: str, state: ExecutionState | None = None) -> Driver:
         """Return the driver of an execution like `find`, but read only the first event of an execution that is not
-        registered yet.
+        registered yet. With `state`, its newest state, its log is not read later either.
         """
         ENGINE.refuse_waiting(self.store)
         execution_id = id_of(execution_id)
@@ -1015,7 +1015,7 @@ class ExecutionRegistry:
             execution_id = self.store.resolve(execution_id)
             driver = self._drivers.get(execution_id)
         if driver is None:
-            return self._register(self.load(execution_id))
+            return self._register(self.load(execution_id, state))
         try:
             return driver.refresh()
         except (CorruptStoreError, NewerStoreError) as damage:
@@ -1023,18 +1023,22 @@ class ExecutionRegistry:
             log = self._readable_log(execution_id, damage)
             return Driver(execution_id, log.state.inputs, self.store, log)
 
-    def load(self, execution_id: str) -> Driver:
-        """Return a new driver of a stored execution. It reads the log when it is first used."""
+    def load(self, execution_id: str, state: ExecutionState | None = None) -> Driver:
+        """Return a new driver of a stored execution. It reads the log when it is first used, unless `state` is given,
+        the newest state of the execution.
+        """
         opening = recorded_opening(execution_id, self.store)
-        driver = Driver(execution_id, opening.inputs, self.store, lambda: self._load_log(execution_id, opening))
+        driver = Driver(execution_id, opening.inputs, self.store, lambda: self._load_log(execution_id, opening, state))
         driver.durability = self.store.record(execution_id).durability
         return driver
 
-    def _load_log(self, execution_id: str, opening: catalog.ExecutionStarted) -> LoadedLog:
+    def _load_log(
+        self, execution_id: str, opening: catalog.ExecutionStarted, state: ExecutionState | None
+    ) -> LoadedLog:
         ENGINE.refuse_waiting(self.store)
         try:
             workflow = recorded_workflow(execution_id, self.store, opening)
-            return LoadedLog(workflow, folded(self.store, execution_id))
+            return LoadedLog(workflow, folded(self.store, execution_id) if state is None else state)
         except (CorruptStoreError, NewerStoreError) as damage:
             return self._readable_log(execution_id, damage)
 

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field, replace
 from divebook.definitions.definition import Workflow
 from divebook.engine.bounds import REASONS
 from divebook.engine.decide import steps_ahead, steps_to_undo
+from divebook.engine.evolve import fold
+from divebook.engine.forks import forked_from
 from divebook.engine.inbox import Message, facts_of
 from divebook.engine.lifecycle import FINAL, TERMINAL, WAY_ON, shown_status
 from divebook.engine.state import ExecutionState
@@ -249,11 +251,21 @@ class Control:
             driver.inherit_queue(source_driver)
 
     def start_fork(
-        self, forked: catalog.ExecutionForked, durability: Durability | None = None, child_id: str = ""
+        self,
+        forked: catalog.ExecutionForked,
+        durability: Durability | None = None,
+        child_id: str = "",
+        *,
+        source_state: ExecutionState | None = None,
     ) -> Driver:
         """Create an execution that shares the first events of another one, and drive it. Return its driver.
 
-        `forked` is its first own event. It names the source, and the last shared event.
+        Parameters
+        ----------
+        forked
+            First own event of the execution. It names the source, and the last shared event.
+        source_state
+            State of the source after the last shared event, with which the log is not read again; None to read it.
         """
         ids = Ids(self.clock, self.chance)
         owner = Owner.current()
@@ -266,13 +278,15 @@ class Control:
         with one_at_a_time, DRIVEN_LEASES.about_to_drive(self.store, execution_id):
             # The lease comes with the first batch. `about_to_drive` marks it before, since another thread could
             # otherwise take the lease for one that nothing uses.
-            driver = self._begin_fork(first_batch(self.store, forked.source, event, owner, durability))
+            batch = first_batch(self.store, forked.source, event, owner, durability)
+            state = source_state and fold(execution_id, [event], forked_from(source_state, execution_id))
+            driver = self._begin_fork(batch, state)
             self._drive(driver, Lease(execution_id, FIRST_TOKEN, owner, expires_at=0))
         return driver
 
-    def _begin_fork(self, batch: Batch) -> Driver:
-        """Append the first records of a fork, and return its driver with its state. While the store is out of reach,
-        repeat that.
+    def _begin_fork(self, batch: Batch, state: ExecutionState | None) -> Driver:
+        """Append the first records of a fork, and return its driver with its state, which is read if `state` is None.
+        While the store is out of reach, repeat that.
 
         An error would leave it open whether the fork exists. A caller that tries again would then create a second one,
         or find the id of the first one taken
@@ -285,7 +299,7 @@ class Control:
                 if refusal is not None:
                     raise refusal
                 batch = replace(batch, again=True)  # the following reads may lose the connection too
-                driver = self._registry.look_up(batch.execution_id)
+                driver = self._registry.look_up(batch.execution_id, state)
                 _ = driver.state  # read now, so that `_drive` needs no connection
             except ConnectionLostError as error:
                 batch = replace(batch, again=True)

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from divebook import Each, Retry, Step, Workflow
 from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import evolve, fold
-from divebook.engine.forks import Change, require_reach, snapped
+from divebook.engine.forks import Change, forked_from, require_reach, snapped
 from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError
 from divebook.events import Event, catalog
@@ -121,6 +122,25 @@ def test_every_state_of_a_recorded_log_and_of_its_forks_comes_back(file):
             fork.append(Event(f"event_{len(fork) + 1}", state.execution_id, len(fork) + 1, log[-1].recorded_at, fact))
             state = evolve(state, fork[-1])
             assert reloaded(state, fork) == state, (at, change)
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.name.partition(".")[0])
+def test_a_fork_begins_with_the_state_that_the_fold_of_the_shared_events_has_under_its_id(file):
+    log = (log_of(file) if file.suffix == ".gz" else read(file)).events
+    rng = random.Random(file.name)
+    for at in {max(1, snapped(log, rng.randint(1, len(log)))) for _ in range(20)}:
+        source = fold(log[0].execution_id, log[:at])
+        data = catalog.ExecutionForked(
+            source.execution_id,
+            at,
+            "w",
+            change=random_change(rng, source).to_data() or None,
+            seed=rng.choice((None, "s")),
+        )
+        forked = Event("event_forked", "exec_fork", at + 1, log[-1].recorded_at, data)
+        shared = [replace(event, execution_id="exec_fork") for event in log[:at]]
+        expected = fold("exec_fork", [*shared, forked])
+        assert fold("exec_fork", [forked], forked_from(source, "exec_fork")) == expected, at
 
 
 def test_what_the_log_holds_is_not_copied():
