@@ -772,7 +772,7 @@ class Driver:
                 await dependencies.cancel_children(self)
             # Messages are delivered to the runner from here on. Those that arrived earlier are read by the runner
             # itself.
-            session.inbox.add(self.id, runner)
+            session.inbox.add(self.id, runner, lease.unread)
             await runner.run(functools.partial(journal.record_all, first))
             # The rollback runs in a new runner. If it waits for an answer, its status is not RUNNING, and it is parked
             # like any other code.

@@ -147,16 +147,20 @@ class DrivenLeases:
 
     @contextmanager
     def taking(
-        self, store: EventStore, execution_id: str, *, may_force: Callable[[], bool] | None = None
+        self,
+        store: EventStore,
+        execution_id: str,
+        *,
+        lease: Lease | None = None,
+        may_force: Callable[[], bool] | None = None,
     ) -> Iterator[Lease]:
-        """Acquire the lease of an execution for a `with` block that starts to drive the execution. If the block raises
-        an error, release the lease.
+        """Acquire the lease of an execution for a `with` block that starts to drive the execution, unless this thread
+        has acquired `lease` before. If the block raises an error, release the lease.
         """
-        lease: Lease | None = None
         # Marked before the lease is acquired: between the two, another thread would take it for an unused lease.
         with self.about_to_drive(store, execution_id):
             try:
-                lease = self.take(store, execution_id, may_force=may_force)
+                lease = lease or self.take(store, execution_id, may_force=may_force)
                 yield lease
             except BaseException:
                 # After the engine has begun to drive, the drive releases the lease.

@@ -14,10 +14,11 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
 
+from divebook.engine.inbox import Message
 from divebook.errors import DivebookError, ExecutionError, FencedError, StoreError
 from divebook.interrupts import interruptible_result
 from divebook.runtime.commit import GroupCommit, StoreCalls
@@ -325,6 +326,8 @@ class InboxDelivery:
         self._calls = calls
         self._store = calls.store
         self._runners: dict[str, Runner] = {}
+        self._unread: dict[str, Sequence[Message]] = {}
+        """Messages that were read with the lease of an execution, until its runner takes them."""
         self._last_number: int | None = None
         """Number of the last message that was read, or None before the first read."""
         self._task: asyncio.Task[None] | None = None
@@ -333,15 +336,20 @@ class InboxDelivery:
         self._unsubscribe: Callable[[], None] | None = None
         """Ends the subscription to the store's news, if there is one."""
 
-    def add(self, execution_id: str, runner: Runner) -> None:
+    def add(self, execution_id: str, runner: Runner, unread: Sequence[Message] | None = None) -> None:
         """Deliver the messages of an execution to its runner from now on.
 
-        The runner reads earlier messages itself when it starts.
+        The runner reads earlier messages itself when it starts (`read`). `unread` are those that were read with its
+        lease.
         """
         # While no runner listened, messages were not followed, so the next read begins anew.
         if not self._runners:
             self._last_number = None
         self._runners[execution_id] = runner
+        # A message may have arrived after `unread` was read. The next read of the news finds it if it names all
+        # runners, or begins before that message. A read that has begun already may have passed it by.
+        if unread and self._task is None and (self._last_number is None or self._last_number < unread[-1].number):
+            self._unread[execution_id] = unread
         if self._unsubscribe is None and self._timer is None:
             # Later, because a subscription costs more than a short execution takes.
             self._timer = call_later_if_alive(INTERVAL, self._listen)
@@ -349,6 +357,7 @@ class InboxDelivery:
     def remove(self, execution_id: str) -> None:
         """Stop delivering the messages of an execution, because its runner no longer reads them."""
         self._runners.pop(execution_id, None)
+        self._unread.pop(execution_id, None)
         if not self._runners and self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
@@ -358,6 +367,13 @@ class InboxDelivery:
         Callable from any thread.
         """
         return execution_id in self._runners
+
+    async def read(self, execution_id: str, after: int) -> Sequence[Message]:
+        """Return the messages of an execution with numbers above `after`, oldest first."""
+        unread = self._unread.pop(execution_id, None)
+        if unread is not None:
+            return unread
+        return await self._calls.patiently(lambda: self._store.inbox(execution_id, after))
 
     async def deliver(self, execution_id: str) -> bool:
         """Make the runner of an execution read its inbox now. Return False if no runner of this process reads it."""

@@ -125,7 +125,7 @@ class Control:
         self.chance = chance
         self.check = check
         self._registry = ExecutionRegistry(store)
-        self.answering = Answering(self._registry, self.continue_parked, clock, chance)
+        self.answering = Answering(self._registry, self, clock, chance)
         """Delivery of answers and signals."""
         self.family_bounds = FamilyBounds(store, self._registry.find)
         """Limits on the number of child executions."""
@@ -421,8 +421,35 @@ class Control:
         steps = steps_ahead(driver.workflow, driver.state)
         self.check(driver.workflow, steps, workflows_to_begin(driver.state, self.store))
 
+    def continues_here(self, driver: Driver) -> bool:
+        """Return whether this process would drive an execution, which it does not drive now, after a message to it. If
+        a parent of the execution has ended, cancel the execution, and return False.
+        """
+        if driver.is_driving or ENGINE.drives(self.store, driver.id) or driver.state.is_over:
+            return False
+        with suppress(DefinitionError, NotFoundError, SetupError):  # another process can continue it
+            return self._may_take(driver, None)
+        return False
+
+    def _may_take(self, driver: Driver, child: Child | None) -> bool:
+        """Return whether this process may drive an execution that it does not drive now. It may not if workers drive
+        the execution, or if the execution ends with its parent, with which it is cancelled.
+
+        Raises
+        ------
+        DefinitionError, NotFoundError, SetupError
+            A definition that the execution needs is missing in this process.
+        """
+        if self.queues.is_for_workers(driver, None if child is None else child.parent):
+            return False
+        if self.cancel_with_parent(driver):
+            return False
+        # Before the lease is taken: if a definition is missing here, another process can continue it at once.
+        self._require_definitions(driver)
+        return True
+
     def continue_parked(
-        self, driver: Driver, child: Child | None = None, *, again: bool = False, message: Message | None = None
+        self, driver: Driver, child: Child | None = None, *, again: bool = False, lease: Lease | None = None
     ) -> Driver:
         """Resume a waiting execution that no process drives, if it has work to do: an unread message, a deadline that
         has passed, or a child to wait for. Otherwise change nothing. Return its driver.
@@ -430,27 +457,23 @@ class Control:
         With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
         that its parent requests now. If another process holds the lease, try again once it is released.
 
-        A `message` that was just stored for the execution need not be read.
+        The caller may have acquired the `lease` with a message to the execution, after it has called `continues_here`.
         """
-        # Three cases need no drive here: this process drives it already, workers will drive it, or it ends with its
-        # parent.
-        if self.deliver(driver) or self.queues.is_for_workers(driver, None if child is None else child.parent):
+        if lease is None and (self.deliver(driver) or not self._may_take(driver, child)):
             return driver
-        if self.cancel_with_parent(driver):
-            return driver
-        # Before the lease is taken: if a definition is missing here, another process can continue it at once.
-        self._require_definitions(driver)
         try:
-            with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
-                driver.end_overtaken_drive(lease)
-                state = driver.state_under(lease)
+            with DRIVEN_LEASES.taking(self.store, driver.id, lease=lease) as taken:
+                driver.end_overtaken_drive(taken)
+                state = driver.state_under(taken)
                 # A driver that died has left its lease, perhaps before it did what it had recorded (`give_up`).
-                was_left = lease.was_left and not state.is_over and state.paused is None
-                if was_left or self._can_continue(state, child, again=again, message=message):
-                    self._drive(driver, lease, None if child is None else child.resumed(driver.workflow, state))
+                was_left = taken.was_left and not state.is_over and state.paused is None
+                unread = self.store.inbox(driver.id, state.taken) if taken.unread is None else taken.unread
+                if was_left or self._can_continue(state, unread, child, again=again):
+                    resumption = None if child is None else child.resumed(driver.workflow, state)
+                    self._drive(driver, replace(taken, unread=unread), resumption)
                 else:
                     # Another process has read the message meanwhile.
-                    give_up(self.store, lease)
+                    give_up(self.store, taken)
         except LeaseHeldError:
             # A holder that drives the execution reads the inbox before it parks it. One that annotates it, or has
             # died on another machine, does not
@@ -529,16 +552,14 @@ class Control:
         return ENGINE.session(self.store)
 
     def _can_continue(
-        self, state: ExecutionState, child: Child | None, *, again: bool, message: Message | None = None
+        self, state: ExecutionState, unread: Sequence[Message], child: Child | None, *, again: bool
     ) -> bool:
         if state.is_over:
             # If another process has ended the parent, the parent must resume nothing, even if this process has not
             # noticed yet. Nor does a parent that is rolled back.
             return again and not state.is_final and not (child is not None and self._is_ended(child.parent))
         # An undriven execution that does not wait was left in the middle of its work, for example by a dead process.
-        if state.status != WAITING or (message is not None and facts_of(state, [message])):
-            return True
-        if facts_of(state, self.store.inbox(state.execution_id, state.taken)):
+        if state.status != WAITING or facts_of(state, unread):
             return True
         due = state.wake_at
         return due is not None and due <= self.clock.now()
@@ -551,7 +572,7 @@ class Control:
 
     async def inbox(self, execution_id: str, after: int) -> Sequence[Message]:
         """Return the messages of an execution with numbers above `after`, oldest first. Call on the engine's loop."""
-        return await self._session.calls.patiently(lambda: self.store.inbox(execution_id, after))
+        return await self._session.inbox.read(execution_id, after)
 
     async def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
         """Mark a question as expired in the store, so that it can no longer be answered. Call on the engine's loop."""

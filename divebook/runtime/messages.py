@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Protocol
@@ -55,15 +55,18 @@ from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.loop import ENGINE
 from divebook.stores.append import Batch, ExecutionRecord
 from divebook.stores.base import EventStore
-from divebook.stores.leases import Lease
+from divebook.stores.leases import Lease, Owner
 from divebook.text.arguments import describe, list_of, require
 
 
-class ContinueParked(Protocol):
-    """Protocol of the function that continues an execution which no process drives, if it has something to do."""
+class Continuation(Protocol):
+    """Protocol of the object that continues executions which no process drives, if they have something to do."""
 
-    def __call__(self, driver: Driver, /, *, message: Message | None = None) -> Driver:
-        """Return the driver of the execution, after it was continued. `message` was just stored for the execution."""
+    def continues_here(self, driver: Driver, /) -> bool:
+        """Return whether this process would drive an execution after a message to it."""
+
+    def continue_parked(self, driver: Driver, /, *, lease: Lease | None = None) -> Driver:
+        """Continue an execution, and return its driver. The `lease` was acquired with a message to the execution."""
 
 
 class Answering:
@@ -72,14 +75,14 @@ class Answering:
 
     Parameters
     ----------
-    go_on
-        Continue a parked execution if it has something to do.
+    continuation
+        Continues a parked execution if it has something to do.
     """
 
-    def __init__(self, registry: ExecutionRegistry, go_on: ContinueParked, clock: Clock, chance: Chance) -> None:
+    def __init__(self, registry: ExecutionRegistry, continuation: Continuation, clock: Clock, chance: Chance) -> None:
         self._registry = registry
         self._store = registry.store
-        self._continue = go_on
+        self._continuation = continuation
         self._clock = clock
         self._chance = chance
 
@@ -144,10 +147,7 @@ class Answering:
         author = by or this_person()
         checked(catalog.InterruptResolved(question.id, fitting, author))
         message = self._message(driver.id, ANSWER, question.id, answer_payload(fitting, author), author)
-        is_new, stored = self._post(message, description)
-        if not is_new:
-            raise _too_late(question, stored)
-        return self._continue_after(description, driver, stored)
+        return self._send(driver, message, description)
 
     def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Driver]:
         """Give the same answer to a question and to all open questions that one answer may settle together with it
@@ -186,9 +186,40 @@ class Answering:
         except InterruptError:
             return False
 
-    def _continue_after(self, description: str, driver: Driver, message: Message | None = None) -> Driver:
+    def _send(self, driver: Driver, message: Message, description: str) -> Driver:
+        """Store a message for an execution, and continue the execution. Return its driver. `description` names the
+        message in errors.
+
+        Raises
+        ------
+        InterruptError
+            The question has another answer already.
+        AnswerKeptError, ExecutionError
+            As in `_continue_after`.
+        """
+        # The new id in the source tells this message from an equal one that another process has stored with the same
+        # key.
+        message = replace(message, source=f"{message.source} {Ids(self._clock, self._chance).event(0)}")
+        is_here = self._continuation.continues_here(driver)
+        # Marked before the lease is acquired, as in `DrivenLeases.taking`.
+        with DRIVEN_LEASES.about_to_drive(self._store, driver.id) if is_here else nullcontext():
+            lease: Lease | None = None
+            try:
+                if is_here:
+                    stored, lease = self._store.post_and_acquire(message, Owner.current(), driver.state.taken)
+                else:
+                    stored = self._store.post(message)
+            except ExecutionEndedError as error:
+                raise _ended_meanwhile(driver.id, error.status, description) from error
+            if stored.kind == ANSWER and stored.source != message.source:
+                raise _too_late(stored)
+            return self._continue_after(description, driver, stored, lease)
+
+    def _continue_after(
+        self, description: str, driver: Driver, message: Message | None = None, lease: Lease | None = None
+    ) -> Driver:
         """Resume an execution after a message for it was stored, and return its driver. `description` names the message
-        in errors.
+        in errors. The `lease` was acquired with the message.
 
         Every error says that the message was stored, because a sender that repeats a signal would double it.
 
@@ -200,7 +231,7 @@ class Answering:
             The execution ended before it read the message.
         """
         try:
-            self._continue(driver, message=message)
+            self._continuation.continue_parked(driver, lease=lease)
             if message is None or driver.state.taken < message.number:
                 driver.refresh()
         except (DefinitionError, NotFoundError, SetupError, StoreError) as error:
@@ -233,11 +264,8 @@ class Answering:
         author = by or this_person()
         # A message that cannot be recorded would block every process that resumes the execution.
         checked(catalog.SignalReceived(name, data, author))
-        description = f"the signal {name!r}"
-        _, message = self._post(
-            self._message(driver.id, SIGNAL, key, signal_payload(name, data, author), author), description
-        )
-        return self._continue_after(description, driver, message)
+        message = self._message(driver.id, SIGNAL, key, signal_payload(name, data, author), author)
+        return self._send(driver, message, f"the signal {name!r}")
 
     def revoke(self, execution_id: str, rule_id: str, by: str | None = None) -> Driver:
         """Revoke an approval rule that a person made in an execution and that applies to this execution only."""
@@ -245,9 +273,8 @@ class Answering:
         author = by or this_person()
         if driver.state.is_over:
             raise ExecutionError(f"execution {driver.id} is {driver.status}: its rule {rule_id} holds no more")
-        description = f"the revocation of {rule_id}"
-        _, message = self._post(self._message(driver.id, REVOCATION, rule_id, {"by": author}, author), description)
-        return self._continue_after(description, driver, message)
+        message = self._message(driver.id, REVOCATION, rule_id, {"by": author}, author)
+        return self._send(driver, message, f"the revocation of {rule_id}")
 
     def rules(self) -> list[tuple[str, StandingRule]]:
         """Return the approval rules that people made for single executions which have not ended, as pairs of execution
@@ -260,19 +287,6 @@ class Answering:
             for rule in rules_of_run(state.execution_id, state.rules.values())
             if rule.scope == RUN
         ]
-
-    def _post(self, message: Message, description: str) -> tuple[bool, Message]:
-        """Store a message for an execution. Return True and the message, or False and the earlier message if there is
-        one with the same key. `description` names the message in errors.
-        """
-        # The new id in the source tells this message from an equal one that another process has stored with the same
-        # key.
-        message = replace(message, source=f"{message.source} {Ids(self._clock, self._chance).event(0)}")
-        try:
-            stored = self._store.post(message)
-        except ExecutionEndedError as error:
-            raise _ended_meanwhile(message.execution_id, error.status, description) from error
-        return stored.source == message.source, stored
 
     def _message(self, execution_id: str, kind: str, key: str, payload: Any, source: str) -> Message:
         return Message(execution_id, kind, key, payload, source, self._clock.now())
@@ -344,11 +358,12 @@ def _ended_meanwhile(execution_id: str, status: str, description: str) -> Execut
     return ExecutionError(f"execution {execution_id} has meanwhile ended as {status}, without {description}")
 
 
-def _too_late(question: Question, message: Message) -> InterruptError:
-    payload: Mapping[str, Any] = message.payload
+def _too_late(earlier: Message) -> InterruptError:
+    """Return the error for an answer to a question that has an `earlier` answer."""
+    payload: Mapping[str, Any] = earlier.payload
     if payload.get(EXPIRED):
-        return InterruptError(question.id, EXPIRED_ALREADY)
-    return InterruptError(question.id, already_answered(payload.get("by"), payload.get("response")))
+        return InterruptError(earlier.key, EXPIRED_ALREADY)
+    return InterruptError(earlier.key, already_answered(payload.get("by"), payload.get("response")))
 
 
 # --- annotations -----------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from divebook.errors import (
     ExecutionNotFoundError,
     ForkedStoreError,
     InvalidEventError,
+    LeaseHeldError,
     NewerStoreError,
     NotFoundError,
     StoreClosedError,
@@ -769,15 +770,35 @@ class EventStore(ABC):
         DecryptionError
             The execution was encrypted with another key, or the key is missing.
         """
+        checked, payload = self._sealed(message)
+        with self._lock:
+            stored = self._post(checked, payload)
+        # Threads wake up only after the write, so that they find the message.
+        self._news_counter.add()
+        return stored
+
+    def post_and_acquire(self, message: Message, owner: Owner, after: int = 0) -> tuple[Message, Lease | None]:
+        """Store a message as `post` does, and take the lease of its execution as `acquire` does, at the cost of one
+        commit if the store is a file. Return the stored message and the lease, which names the unread messages
+        (`Lease.unread`): those with numbers above `after`.
+
+        The lease is None if a process drives the execution, and if the returned message is an earlier one of another
+        source. Raises as `post` does.
+        """
+        checked, payload = self._sealed(message)
+        moment = self._moment(None)
+        with self._lock:
+            delivery = self._post_and_acquire(checked, payload, owner, moment, after)
+        self._news_counter.add()
+        return delivery
+
+    def _sealed(self, message: Message) -> tuple[Message, bytes]:
+        """Check a message that is to be stored. Return it with the encoded payload."""
         self._check_open()
         _check_message(message)
         self.check_key(message.execution_id)
         payload = storable(message.payload, "payload")
-        with self._lock:
-            stored = self._post(replace(message, payload=payload), self.sealing.seal(encode(payload)))
-        # Threads wake up only after the write, so that they find the message.
-        self._news_counter.add()
-        return stored
+        return replace(message, payload=payload), self.sealing.seal(encode(payload))
 
     def bring(self, messages: Sequence[Message]) -> None:
         """Store messages copied from another store under their original numbers, either all of them or none.
@@ -1153,6 +1174,20 @@ class EventStore(ABC):
 
         The returned message shares no mutable payload with the stored one.
         """
+
+    def _post_and_acquire(
+        self, message: Message, payload: bytes, owner: Owner, moment: Moment, after: int
+    ) -> tuple[Message, Lease | None]:
+        """Carry out `post_and_acquire`. A store whose transactions cost much replaces this by a single one."""
+        stored = self._post(message, payload)
+        if stored.source != message.source:
+            return stored, None
+        # The message is stored, so an error of the store must not say otherwise. It comes again if the caller acquires
+        # the lease (test_a_signal_that_a_busy_store_keeps_from_its_execution_is_kept).
+        with suppress(LeaseHeldError, StoreError):
+            lease = self._acquire(message.execution_id, owner, moment, moment.plus(LEASE_SECONDS), None)
+            return stored, replace(lease, unread=self.inbox(message.execution_id, after))
+        return stored, None
 
     @abstractmethod
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:

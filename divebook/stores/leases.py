@@ -15,12 +15,13 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from divebook.engine.inbox import Message
 from divebook.errors import CorruptStoreError, LeaseHeldError
 from divebook.events.codec import decode, encode
 from divebook.events.event import to_datetime
@@ -57,6 +58,9 @@ class Lease:
     """
     was_left: bool = field(default=False, compare=False)
     """True if the previous owner had not released its lease. Only leases that were just acquired state this."""
+    unread: Sequence[Message] | None = field(default=None, compare=False, repr=False)
+    """Messages that the execution had received when the lease was acquired, and that its log does not have. None if
+    they were not read."""
 
     def keeps_out(self, moment: Moment, instead_of: Lease | None = None) -> bool:
         """Return True if the lease is live at a moment, so that other processes may not acquire the execution: it has

@@ -20,7 +20,7 @@ class Counting(MemoryStore):
 
     def __init__(self):
         super().__init__()
-        self.commits, self.leases_taken = [], 0
+        self.commits, self.leases_taken, self.calls = [], 0, []
 
     def append_all(self, batches):
         self.commits.append([event.event_type for batch in batches for event in batch.events()])
@@ -29,6 +29,14 @@ class Counting(MemoryStore):
     def acquire(self, *args, **options):
         self.leases_taken += 1
         return super().acquire(*args, **options)
+
+    def _post(self, *args):
+        self.calls.append("post")
+        return super()._post(*args)
+
+    def inbox(self, *args):
+        self.calls.append("inbox")
+        return super().inbox(*args)
 
 
 @pytest.fixture
@@ -72,6 +80,23 @@ def test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it(
         ["execution_resumed", "interrupt_resolved", "operation_started"],
         [*CALL, "path_completed", "execution_completed"],
     ]
+
+
+@pytest.mark.parametrize("send", [lambda run, asked: run.answer(asked, "Ann"), lambda run, _: run.signal("go")])
+def test_a_message_is_stored_with_its_lease_and_the_inbox_is_read_once(store, send):
+    waits = [Step("ask", ask="Who?", next="end"), Step("listen", "wait", signal="go", next="end")]
+    steps = [Step("s", script="1", next=["ask", "listen"]), *waits, Step("end", script="1")]
+    execution = environment(Workflow("w", steps), store=store).start("w").wait(20)
+    question = question_of(execution)
+    began = store.record(execution.id).last_sequence
+    store.calls.clear()
+    send(execution, question.id)
+    assert store.calls[:2] == ["post", "inbox"]
+    execution.wait(20)
+    recorded = [event.event_type for event in store.read(execution.id, began)]
+    # The last reading is that of the drive, before it ends.
+    assert (recorded[0], store.calls.count("post"), store.leases_taken) == ("execution_resumed", 1, 0)
+    assert store.calls.count("inbox") <= 2
 
 
 def test_nothing_runs_of_an_execution_whose_key_another_one_has(store):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.engine.inbox import ANSWER, EXPIRED, Message, answer_payload
+from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, Message, answer_payload
 from divebook.errors import InvalidEventError, StoreError
 from divebook.events import catalog
 from divebook.runtime.commit import StoreCalls
@@ -160,3 +160,27 @@ def test_an_answer_that_comes_as_an_execution_is_parked_counts_though_another_pr
     assert becomes(lambda: (execution.status, store.has_untaken(execution.id)) == ("waiting", True))
     store.release(store.taken)
     assert becomes(lambda: world.run_of(execution.id).status == "completed")
+
+
+def test_messages_that_came_with_the_lease_are_read_from_the_store_if_later_ones_may_have_been_passed_by():
+    """A read of the news that has begun, or that has got further, may have passed by a message to a runner that was not
+    registered yet."""
+
+    async def reads(last_number, *, is_reading=False, number=7):
+        store = MemoryStore()
+        delivery = InboxDelivery(StoreCalls(store))
+        delivery.add("exec_1", Recipient())
+        delivery._last_number = last_number
+        delivery._task = asyncio.get_running_loop().create_future() if is_reading else None
+        store.inbox = lambda execution_id, after: ["from the store"]
+        delivery.add("exec_2", Recipient(), [Message("exec_2", SIGNAL, "go", {}, "ann", 1, number)])
+        first, second = [await delivery.read("exec_2", 0) for _ in range(2)]
+        for execution_id in ("exec_1", "exec_2"):
+            delivery.remove(execution_id)
+        assert second == ["from the store"]
+        return first == second
+
+    assert not asyncio.run(reads(None))
+    assert not asyncio.run(reads(6))
+    assert asyncio.run(reads(7))
+    assert asyncio.run(reads(None, is_reading=True))

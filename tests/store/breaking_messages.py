@@ -208,3 +208,28 @@ class RefusesMessagesToWhatHasFailed(MemoryStore):
             return super()._post(message, payload)
         finally:
             log.status_columns = columns
+
+
+class GivesALeaseForEveryMessage(MemoryStore):
+    def _post_and_acquire(self, message, payload, owner, moment, after):
+        self._find(message.execution_id).lease = None
+        return super()._post_and_acquire(message, payload, owner, moment, after)
+
+
+class GivesALeaseForALaterMessage(MemoryStore):
+    def _post_and_acquire(self, message, payload, owner, moment, after):
+        stored, lease = super()._post_and_acquire(message, payload, owner, moment, after)
+        return stored, lease or self._acquire(message.execution_id, owner, moment, moment.plus(30), None)
+
+
+class ForgetsEarlierMessagesOfALease(MemoryStore):
+    def _post_and_acquire(self, message, payload, owner, moment, after):
+        stored, lease = super()._post_and_acquire(message, payload, owner, moment, after)
+        return stored, lease and replace(lease, unread=[stored])
+
+
+class KeepsNoMessageForAHeldLease(MemoryStore):
+    def _post_and_acquire(self, message, payload, owner, moment, after):
+        if self._find(message.execution_id).lease is not None:
+            return message, None
+        return super()._post_and_acquire(message, payload, owner, moment, after)

@@ -42,6 +42,7 @@ from tests.store.logs import (
 )
 
 NOW = START + 100 * SECOND
+HOLDER = Owner("machine", 7, 1, "kernel")
 FINAL_EVENTS = {
     "completed": catalog.ExecutionCompleted({}),
     "moved": catalog.ExecutionMoved("moved.jsonl"),
@@ -161,6 +162,46 @@ class MessagePromises:
             assert store.post(answer(payload="no", execution=name)) == earlier
             assert store.inbox(name) == [earlier]
             assert store.last_message() == earlier.number
+
+    # --- posting and taking the lease at once
+
+    def test_a_message_is_posted_and_the_lease_taken_at_once(self, store):
+        store.append(ONE, log(1), 0)
+        first = store.post(signal("a"))
+        second = store.post(signal("b"))
+        posted, lease = store.post_and_acquire(answer(), HOLDER, after=first.number)
+        assert posted == replace(answer(), number=second.number + 1)
+        assert (lease.execution_id, lease.token, lease.owner, lease.was_left) == (ONE, 1, HOLDER, False)
+        assert list(lease.unread) == [second, posted]
+        assert (store.lease_of(ONE), store.inbox(ONE)) == (lease, [first, second, posted])
+        with pytest.raises(FencedError):
+            store.append(ONE, [step(2)], 1)
+
+    def test_a_message_to_what_is_driven_is_kept_without_the_lease(self, store):
+        store.append(ONE, log(1), 0)
+        held = store.acquire(ONE, HOLDER)
+        posted, lease = store.post_and_acquire(answer(), HOLDER)
+        assert (lease, store.lease_of(ONE), store.inbox(ONE)) == (None, held, [posted])
+
+    def test_a_lease_that_was_left_is_taken_with_a_message(self, store):
+        store.append(ONE, log(1), 0)
+        store.acquire(ONE, HOLDER, ttl_seconds=0)
+        _, lease = store.post_and_acquire(answer(), HOLDER)
+        assert (lease.token, lease.was_left) == (2, True)
+
+    def test_a_later_message_with_the_same_key_takes_no_lease(self, store):
+        store.append(ONE, log(1), 0)
+        first = store.post(answer(payload="yes"))
+        assert store.post_and_acquire(answer(payload="no", source="bob@work:2"), HOLDER) == (first, None)
+        assert (store.lease_of(ONE), store.inbox(ONE)) == (None, [first])
+
+    def test_what_can_get_no_message_gives_no_lease(self, store):
+        store.append(ONE, [*log(2), completed(3)], 0)
+        with pytest.raises(ExecutionEndedError):
+            store.post_and_acquire(answer(), HOLDER)
+        with pytest.raises(ExecutionNotFoundError):
+            store.post_and_acquire(answer(execution="exec_nobody"), HOLDER)
+        assert (store.leases(), store.inbox(ONE)) == ([], [])
 
     def test_messages_of_what_can_never_continue_are_brought_from_another_store(self, store):
         store.append(ONE, [*log(2), completed(3)], 0)

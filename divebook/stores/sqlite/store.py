@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,7 +46,7 @@ from divebook.stores.backend import (
 from divebook.stores.base import EventStore
 from divebook.stores.embedded import close_when_dropped, weak_method
 from divebook.stores.encoding import unencodable_error, unpack_id
-from divebook.stores.leases import Claim, Lease, Moment, Owner
+from divebook.stores.leases import LEASE_SECONDS, Claim, Lease, Moment, Owner
 from divebook.stores.sql import SqlQueues, find_strays, typed
 from divebook.stores.sqlite import connections, log_reader, tables
 from divebook.stores.sqlite.connections import (
@@ -259,7 +260,7 @@ class SqliteStore(EventStore):
             lease = tables.load_lease(cursor, log.key)
             if lease is not None and lease.keeps_out(moment, instead_of):
                 raise lease.held_error()
-            next_lease = tables.write_next_lease(cursor, log, owner, until)
+            next_lease = tables.write_next_lease(cursor, log, owner, until, was_left=lease is not None)
         self._logs.note_lease(next_lease)
         return next_lease
 
@@ -285,10 +286,12 @@ class SqliteStore(EventStore):
         with self._transaction(RELAXED) as cursor:
             claimed = list(itertools.islice(tables.claimable(cursor, claim, moment), claim.limit))
             self._logs.forget(claimed)  # their tokens change
-            return [
-                tables.write_next_lease(cursor, self._find(cursor, execution_id), owner, until)
-                for execution_id in claimed
-            ]
+            leases: list[Lease] = []
+            for execution_id in claimed:
+                log = self._find(cursor, execution_id)
+                was_left = tables.load_lease(cursor, log.key) is not None
+                leases.append(tables.write_next_lease(cursor, log, owner, until, was_left=was_left))
+        return leases
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -299,6 +302,27 @@ class SqliteStore(EventStore):
         if self._watch is not None:
             self._watch.on_post(stored.number)
         return stored
+
+    def _post_and_acquire(
+        self, message: Message, payload: bytes, owner: Owner, moment: Moment, after: int
+    ) -> tuple[Message, Lease | None]:
+        lease: Lease | None = None
+        # The message is as durable as those of `_post`.
+        with self._transaction() as cursor:
+            log = self._find(cursor, message.execution_id)
+            stored = tables.post_message(cursor, self.sealing, log.key, message, payload)
+            present_lease = tables.load_lease(cursor, log.key)
+            is_held = present_lease is not None and present_lease.keeps_out(moment)
+            if stored.source == message.source and not is_held:
+                until = moment.plus(LEASE_SECONDS)
+                lease = tables.write_next_lease(cursor, log, owner, until, was_left=present_lease is not None)
+                unread = tables.load_inbox(cursor, log.key, after)
+                lease = replace(lease, unread=[stored_message.opened(self.sealing) for stored_message in unread])
+        if self._watch is not None:
+            self._watch.on_post(stored.number)
+        if lease is not None:
+            self._logs.note_lease(lease)
+        return stored, lease
 
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
         with self._transaction() as cursor:

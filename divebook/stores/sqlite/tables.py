@@ -71,7 +71,6 @@ _INSERT = """
 INSERT OR REPLACE INTO leases (key, host, pid, started, name, boot, expires_at, expires_uptime)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
-_IS_LEFT = "SELECT 1 FROM leases WHERE key = ?"
 _NEXT = "UPDATE executions SET token = token + 1 WHERE key = ? RETURNING token"
 _RENEW = """
 UPDATE leases SET expires_at = ?, expires_uptime = ?
@@ -104,10 +103,11 @@ def has_no_live_lease(execution_id: str, columns: tuple[Any, ...], moment: Momen
     return columns[1] is None or not _lease(execution_id, *columns).keeps_out(moment)
 
 
-def write_next_lease(cursor: sqlite3.Cursor, log: Log, owner: Owner, until: Moment) -> Lease:
-    """Increase the lease token of an execution by one, and write a lease with it in place of an earlier lease."""
+def write_next_lease(cursor: sqlite3.Cursor, log: Log, owner: Owner, until: Moment, *, was_left: bool) -> Lease:
+    """Increase the lease token of an execution by one, and write a lease with it. With `was_left`, it takes the place
+    of an earlier one, which was not released.
+    """
     (token,) = cursor.execute(_NEXT, (log.key,)).fetchone()
-    was_left = cursor.execute(_IS_LEFT, (log.key,)).fetchone() is not None
     lease = replace(until.lease(log.execution_id, token, owner), was_left=was_left)
     insert_lease(cursor, log.key, lease)
     return lease
@@ -225,7 +225,7 @@ def newest_message_number(cursor: sqlite3.Cursor, key: int) -> int:
     return int(cursor.execute(_NEWEST_MESSAGE, (key,)).fetchone()[0])
 
 
-def load_inbox(connection: sqlite3.Connection, key: int, after: int) -> list[StoredMessage]:
+def load_inbox(connection: sqlite3.Connection | sqlite3.Cursor, key: int, after: int) -> list[StoredMessage]:
     """Return the messages of one execution with numbers above `after`, ascending."""
     return [StoredMessage(*row) for row in connection.execute(_MESSAGES_OF_ONE, (key, after)).fetchall()]
 
