@@ -18,11 +18,16 @@ def test_a_lease_that_this_process_left_undriven_is_taken_at_once(act, tmp_path)
         is_armed = False
 
         def acquire(self, *args, **kwargs):
-            lease = super().acquire(*args, **kwargs)
+            return self._interrupted(super().acquire(*args, **kwargs))
+
+        def post_and_acquire(self, *args, **kwargs):
+            return self._interrupted(super().post_and_acquire(*args, **kwargs))
+
+        def _interrupted(self, result):
             if self.is_armed:
                 self.is_armed = False
                 raise KeyboardInterrupt  # as the signal raises it between two lines
-            return lease
+            return result
 
     with Interrupted(tmp_path / "s.db") as store:
         world = Environment(store=store, workflows=[Workflow("w", [Step("a", ask="Go?"), Step("b", script="1")])])

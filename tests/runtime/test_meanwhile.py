@@ -6,6 +6,7 @@ from divebook import Environment, Step, Workflow
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ExecutionError
 from divebook.stores import SqliteStore
+from divebook.stores.base import EventStore
 from tests.runtime.worlds import environment
 
 ASKING = Workflow("w", [Step("ask", ask="Go?", store="a"), Step("after", script="1", store="n")])
@@ -16,9 +17,11 @@ class Late(SqliteStore):
 
     meanwhile = staticmethod(lambda: None)
 
-    def acquire(self, *args, **kwargs):
+    _post_and_acquire = EventStore._post_and_acquire  # in two transactions, as in a store on a server
+
+    def _acquire(self, *args):
         self.meanwhile()
-        return super().acquire(*args, **kwargs)
+        return super()._acquire(*args)
 
 
 @pytest.fixture

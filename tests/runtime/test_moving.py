@@ -1,5 +1,6 @@
 """What leaves a store in a file goes on in one place at most, wherever the process that moves it dies."""
 
+import functools
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -256,16 +257,18 @@ def test_who_answers_while_an_execution_moves_continues_it(stores, file, calls):
 
 def move_before_posting(source, other, execution, file, lease=None):
     """Move the execution directly before the next message is posted to it."""
-    post = other.post
+    names = ("post", "post_and_acquire")
 
-    def moving(message):
-        del other.post
+    def moving(send, *args):
+        for name in names:
+            delattr(other, name)
         if lease is not None:
             source.store.release(lease)
         source.run_of(execution.id).export(file, move=True)
-        return post(message)
+        return send(*args)
 
-    other.post = moving
+    for name in names:
+        setattr(other, name, functools.partial(moving, getattr(other, name)))
 
 
 SENDS = {
