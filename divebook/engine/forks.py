@@ -445,6 +445,21 @@ def _settle_questions(draft: Draft, change: Change) -> None:
             draft.interrupts = draft.interrupts.delete(question.id)
 
 
+def ends_in(data: ExecutionForked) -> dict[str, catalog.OperationCompleted | catalog.InterruptResolved]:
+    """Return the ends of operations and questions that the change of a fork sets, by their ids. The log has no other
+    event of these ends.
+
+    The type of an operation is ``change``, since the change does not name its type.
+
+    >>> ends = ends_in(ExecutionForked("exec_1", 7, "w", change={"answers": {"ask_1": "yes"}}))
+    >>> ends["ask_1"].response
+    'yes'
+    """
+    change = Change.recorded(data)
+    results = {name: catalog.OperationCompleted(name, CHANGED_BY, result=each) for name, each in change.results.items()}
+    return results | {name: catalog.InterruptResolved(name, each, CHANGED_BY) for name, each in change.answers.items()}
+
+
 # --- checks before a fork begins -------------------------------------------------------------------------------------
 
 

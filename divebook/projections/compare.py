@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from divebook.engine.bounds import NANODOLLARS
+from divebook.engine.forks import ends_in
 from divebook.engine.lifecycle import STATUS_AFTER
 from divebook.engine.operations import (
     AGENT_RESPONSE,
@@ -344,6 +345,9 @@ class _Placing:
                 child.answered = change["inputs"][child.name]
                 child.began = event.sequence
                 child.ended = event.sequence
+        for end in ends_in(data).values():
+            if isinstance(end, catalog.InterruptResolved):
+                self._settled(event, end)
         # The numbers of the removed questions become free, so that the questions of the fork have the keys of the
         # source.
         for around in (self.root, *self._begun.values()):

@@ -805,6 +805,9 @@ def _question_parts(log: ReadLog) -> Iterator[PathPart]:
             raising = open_questions.pop(event.data.interrupt_id, None)
             if raising is not None:
                 yield _question(*raising, event.recorded_at)
+        elif isinstance(event.data, catalog.ExecutionForked):
+            # The fork has answers to the questions of its source, or asks them again.
+            open_questions.clear()
     # A question that is still open lasts until the last event.
     for raised, question in open_questions.values():
         yield _question(raised, question, log[-1].recorded_at)

@@ -29,6 +29,7 @@ from immutables import Map
 from divebook.definitions.definition import Workflow
 from divebook.definitions.functions import FUNCTION
 from divebook.definitions.step import STAGE, Step
+from divebook.engine.forks import ends_in
 from divebook.engine.operations import DYNAMIC_CONTENT, SCRIPT_EXECUTION
 from divebook.errors import DivebookError
 from divebook.events import Event, catalog
@@ -182,6 +183,11 @@ class Origins:
             self._inputs[name] = self._add("input", f"{INPUT}{name}", event.sequence).number
         for name in change.get("variables", {}):
             self._put(name, event.sequence, self._add("set", name, event.sequence).number)
+        for end in ends_in(data).values():
+            if isinstance(end, catalog.OperationCompleted):
+                self._operation_ended(event, end)
+            else:
+                self._interrupt_settled(event, end)
         changed = {name: self._present[name] for name in change.get("variables", {})}
         # A visit that is open at the fork is not started again in the log.
         for visit in (line.visit for line in self._lines.values() if line.visit is not None):

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from divebook.engine.forks import ends_in
 from divebook.engine.operations import (
     AGENT_RESPONSE,
     AGENT_TURN,
@@ -153,6 +154,16 @@ class ProvenanceText:
         name = f" {one_line(call.name, VALUE)}" if call.name else ""
         return f"{item}{operation_kind(call.type)}{name}{arguments} -> {self._end(call)}"
 
+    def _end_event(self, call: StepCall) -> catalog.Payload | None:
+        """Return the data of the event with which a call ended; None if it has not ended."""
+        data = None if call.ended is None else self.why.event(call.ended).data
+        if not isinstance(data, catalog.ExecutionForked):
+            return data
+        # The change of a fork has set the end, which has no event of its own.
+        began = self.why.event(call.sequence).data
+        name = began.interrupt_id if isinstance(began, catalog.InterruptRaised) else getattr(began, "operation_id", "")
+        return ends_in(data).get(name)
+
     def _arguments(self, call: StepCall, parameters: Mapping[str, Any]) -> str:
         arguments = operation_arguments(parameters)
         if arguments is not None and call.type != CHILD_WORKFLOW:
@@ -162,7 +173,7 @@ class ProvenanceText:
         return f" {self._text(prompt)}" if isinstance(prompt, str) else ""
 
     def _end(self, call: StepCall) -> str:
-        data = None if call.ended is None else self.why.event(call.ended).data
+        data = self._end_event(call)
         if isinstance(data, catalog.OperationFailed):
             return f"failed: {self._clean(data.error)}"
         if not isinstance(data, catalog.OperationCompleted):
@@ -188,7 +199,7 @@ class ProvenanceText:
         return ", ".join([*map(self._text, texts), *(f"asks for {one_line(name, VALUE)}" for name in tools)])
 
     def _answer(self, call: StepCall) -> str:
-        data = None if call.ended is None else self.why.event(call.ended).data
+        data = self._end_event(call)
         if isinstance(data, catalog.InterruptExpired):
             return "nobody answered in time"
         if not isinstance(data, catalog.InterruptResolved):

@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
+from divebook.engine.forks import ends_in
 from divebook.engine.operations import (
     AGENT_RESPONSE,
     AGENT_STEP,
@@ -196,7 +197,9 @@ class RecordedAnswers:
         return self._settings.get(operation_id, {})
 
     def _origin(self, end: RecordedEnd) -> Mapping[str, Any]:
-        return {"execution": self.pool.execution_id, "sequence": end.sequence}
+        origin = {"execution": self.pool.execution_id, "sequence": end.sequence}
+        # One event of a fork may set several ends.
+        return {**origin, "place": end.place} if end.is_changed else origin
 
     def _run_or_stop(self, request: OperationRequest) -> NoAnswer:
         if not self._stops_at_calls:
@@ -349,7 +352,7 @@ class RecordedAnswers:
         data = event.data
         served = getattr(data, "served", None) or {}
         # Answers from the log of another execution are not in this pool.
-        end = self.pool.use(served["sequence"]) if served.get("execution") == self.pool.execution_id else None
+        end = self.pool.use(served) if served.get("execution") == self.pool.execution_id else None
         if isinstance(data, catalog.OperationCompleted | catalog.OperationFailed):
             if data.operation_type == TIME_ACCESS and isinstance(data, catalog.OperationCompleted):
                 self._advance(event.recorded_at, data.result)
@@ -374,8 +377,6 @@ QUESTION = "question"
 Content: TypeAlias = tuple[str, str]
 """Content of a request: the type of the operation, and a hash of its name and arguments."""
 
-_ENDS = catalog.OperationCompleted | catalog.OperationFailed
-_SETTLED = catalog.InterruptResolved | catalog.InterruptExpired
 _SIGNAL = "signal-"
 _WHOLE = 2**53
 """Up to this limit a float represents every integer."""
@@ -434,6 +435,8 @@ class RecordedEnd(NamedTuple):
     data: End
     within: int | None = None
     """Number of the event that started the enclosing operation."""
+    is_changed: bool = False
+    """True if the change of a fork set this end. The event is that of the fork, and may set several ends."""
 
     @property
     def was_asked_for(self) -> bool:
@@ -461,11 +464,11 @@ class RecordedEnds:
 
     def __init__(self, execution_id: str, events: Iterable[Event], after: int = 0) -> None:
         self.execution_id = execution_id
-        self._by_sequence = {end.sequence: end for end in _ends(events, after)}
-        # A place has only its last end, so that each place and each number identify one end.
-        self._by_place = {end.place: end for end in self._by_sequence.values()}
+        # A place has only its last end, so that each place identifies one end.
+        self._by_place = {end.place: end for end in _ends(events, after)}
+        self._places = {end.sequence: end.place for end in self._by_place.values()}
         self._by_content: dict[Content, OrderedDict[str, RecordedEnd]] = {}
-        for end in self._by_sequence.values():
+        for end in self._by_place.values():
             # An `OrderedDict` per content keeps the order of the log while ends are removed from its middle.
             self._by_content.setdefault(end.content, OrderedDict())[end.place] = end
 
@@ -488,29 +491,31 @@ class RecordedEnds:
         end = equal.get(place)
         if end is None or not matches(end):
             end = next((end for end in equal.values() if matches(end)), None)
-        return None if end is None else self._remove(end)
+        return None if end is None else self.remove(end)
 
     def take_at(self, place: str, request: Content) -> RecordedEnd | None:
         """Remove from the pool the recorded end (result or error) of the operation at the same place, and return it.
         Return None if the pool has none, or its operation has other content.
         """
         end = self._by_place.get(place)
-        return self._remove(end) if end is not None and end.content == request else None
+        return self.remove(end) if end is not None and end.content == request else None
 
-    def use(self, sequence: int) -> RecordedEnd | None:
-        """Remove the recorded end with this event number from the pool, and return it. Return None if it was used
-        before.
+    def use(self, served: Mapping[str, Any]) -> RecordedEnd | None:
+        """Remove the recorded end that an event names in its field `served` from the pool, and return it. Return None
+        if it was used before.
         """
-        end = self._by_sequence.get(sequence)
-        return None if end is None else self._remove(end)
+        place = served.get("place") or self._places.get(served["sequence"], "")
+        end = self._by_place.get(place)
+        return None if end is None else self.remove(end)
 
     def unused(self) -> list[RecordedEnd]:
         """Return the recorded ends that have not been used as answers, oldest first."""
-        return list(self._by_sequence.values())
+        return list(self._by_place.values())
 
-    def _remove(self, end: RecordedEnd) -> RecordedEnd:
-        # All three indexes contain the same ends; an end leaves them together.
-        del self._by_sequence[end.sequence], self._by_place[end.place], self._by_content[end.content][end.place]
+    def remove(self, end: RecordedEnd) -> RecordedEnd:
+        """Remove a recorded end from the pool, and return it."""
+        # Both indexes contain the same ends; an end leaves them together.
+        del self._by_place[end.place], self._by_content[end.content][end.place]
         return end
 
 
@@ -541,9 +546,13 @@ def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
                 ends[place] = RecordedEnd(place, requests[place], event.sequence, data, within[place])
                 _take_signal(signals, requests[data.operation_id], data)
             case catalog.InterruptResolved() | catalog.InterruptExpired() as data if data.interrupt_id in requests:
-                ends[data.interrupt_id] = RecordedEnd(
-                    data.interrupt_id, requests[data.interrupt_id], event.sequence, data
-                )
+                place = data.interrupt_id
+                ends[place] = RecordedEnd(place, requests[place], event.sequence, data)
+            case catalog.ExecutionForked() as data:
+                for place, end in ends_in(data).items():
+                    ends[place] = RecordedEnd(
+                        place, requests[place], event.sequence, end, within.get(place), is_changed=True
+                    )
     # Starts determine the order, because equal calls of parallel paths end in any order.
     in_order = [ends[place] for place in requests if place in ends]
     unreceived = [end for queue in signals.values() for end in queue]
@@ -723,7 +732,7 @@ class ReusedAnswers(RecordedAnswers):
         for end in self.pool.unused():
             # An expired question is asked again: the person gets a second chance to answer it.
             if end.place in refused or isinstance(end.data, catalog.InterruptExpired):
-                self.pool.use(end.sequence)
+                self.pool.remove(end)
 
     @property
     def writes(self) -> bool:

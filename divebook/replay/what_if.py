@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from divebook.definitions.definition import Workflow
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.decide import steps_ahead
-from divebook.engine.forks import Change
+from divebook.engine.forks import Change, ends_in
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING, TIMER, operation_kind, operation_name
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionNotFoundError, SourceGoneError
@@ -405,9 +405,14 @@ def tally(source: Sequence[Event], events_of_fork: Sequence[Event], forked: Even
             counted[way_of(event.data)] += 1
             # A result that was taken from another log, such as that of a child, is not in the pool.
             if served is not None and served.get("execution") == fork.source:
-                pool.use(served["sequence"])
+                pool.use(served)
     # Received answers of people count. Signals that no step has received, and results that are computed anyway, do not.
-    unused = sum(end.was_asked_for and end.content[0] not in _NEVER_REUSED for end in pool.unused())
+    # The what-if begins with those changes of earlier forks that it does not share.
+    again = ends_in(fork)
+    unused = sum(
+        end.was_asked_for and end.content[0] not in _NEVER_REUSED and not (end.is_changed and end.place in again)
+        for end in pool.unused()
+    )
     return Tally(
         **{name: counted[name] for name in ("served", "live", "blocked", "computed", "skipped")}, unused=unused
     )

@@ -75,8 +75,8 @@ def test_what_was_used_before_is_not_given_out_again():
     pool = RecordedEnds("source", events)
     used = pool.take("elsewhere", action({"value": 1})).sequence
     again = RecordedEnds("source", events)
-    again.use(used)
-    again.use(used)
+    again.use({"sequence": used})
+    again.use({"sequence": used})
     assert again.take("elsewhere", action({"value": 1})).data.result == 2
 
 

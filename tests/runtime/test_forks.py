@@ -8,6 +8,8 @@ from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.definitions import step, workflow
 from divebook.errors import OperationError, SetupError
 from divebook.events import catalog
+from divebook.projections.compare import Side
+from divebook.replay.recorded_answers import RecordedEnds
 from divebook.runtime.forks import calls_in, reused_calls_of
 from divebook.stores import MemoryStore
 from divebook.stores.sqlite import SqliteStore
@@ -195,3 +197,50 @@ def test_a_variable_that_a_fork_changed_is_not_lost_silently():
             first.fork(change={"inputs": {"n": 2}})
         again = first.fork(change={"variables": {"v": 20}}).wait(20)
         assert again.variables["w"] == 21
+
+
+@workflow
+async def of_two_questions(ctx, amount: int = 1, colour: str = "red"):
+    noted = await fork_note(amount)
+    answers = [await ctx.ask("How many?", int), await ctx.ask("How much?", int)]
+    return [noted, *answers, await fork_note(7)]
+
+
+CHANGES = {
+    "an answer": (lambda questions, _calls: {"answers": {questions[0]: 30}}, [1, 30, 4, 7]),
+    "two answers": (lambda questions, _calls: {"answers": dict.fromkeys(questions, 30)}, [1, 30, 30, 7]),
+    "a result": (lambda _questions, calls: {"results": {calls[1]: 70}}, [1, 3, 4, 70]),
+    "both": (lambda questions, calls: {"answers": {questions[1]: 30}, "results": {calls[1]: 70}}, [1, 3, 30, 70]),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_what_a_fork_changed_is_known_to_all_readers_of_its_log(world, changed):
+    """Only `execution_forked` has the answers and results of a change, which have events of their own elsewhere."""
+    run = world.start(of_two_questions).wait(20)
+    for answer in (3, 4):
+        run.answer(run.open_questions[0], answer).wait(20)
+    change_of, expected = CHANGES[changed]
+    started = [event for event in run.history() if isinstance(event.data, catalog.OperationStarted)]
+    questions = [e.data.interrupt_id for e in run.history() if isinstance(e.data, catalog.InterruptRaised)]
+    change = change_of(questions, [event.data.operation_id for event in started])
+    # The default fork point of one answer lies before it, so that the question is open there.
+    fork = run.fork(None if changed == "an answer" else started[-1].sequence, change).wait(20)
+    if fork.open_questions:
+        fork.answer(fork.open_questions[0], 4).wait(20)
+    assert fork.result() == expected
+
+    same = fork.what_if({"inputs": {"colour": "blue"}})
+    assert (same.outputs, same.live, same.blocked, same.unused) == (fork.outputs, 0, 0, 0)
+    pool = RecordedEnds(fork.id, fork.history())
+    served = [event.data.served for event in same.run.history() if getattr(event.data, "served", None)]
+    assert all(pool.use(each) for each in served), "each answer names an end of its own, also after a restart"
+
+    (step_node,) = (node for node in Side.of(fork.history()).root.inside if node.kind == "step")
+    answered = [node.answered["data"] for node in step_node.inside if node.kind == "question"]
+    assert answered == expected[1:3]
+    inspection = fork.inspect()
+    why = str(inspection.why("result"))
+    assert "not answered" not in why
+    assert "not ended" not in why
+    assert why.count("by change") == len(change.get("answers", ()))
