@@ -10,7 +10,8 @@ did not consume. A person is asked only when nothing is under way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from divebook.events import catalog
 from divebook.events.catalog import PENDING
 from divebook.questions import Question
 from divebook.questions.bounds import ASK, FAIL, Bounds, edge_key
-from divebook.questions.question import RAISE, RESOURCE_EXHAUSTED, STOP
+from divebook.questions.question import RAISE, RESOURCE_EXHAUSTED, RESUMED, STOP
 from divebook.questions.wording import OR_STOP, Wording, bound_reached
 
 MICROSECONDS = 1_000_000
@@ -434,14 +435,22 @@ def dollars(nanodollars: int) -> Decimal:
 #
 # A question about a bound belongs to the execution, not to a path: its id is a hash of the bound, its limit and the
 # number of answers "stop" so far. Paths that reach the same bound join the question. After an answer "raise" the limit
-# differs, and after "stop" the number, so the next time is another question.
+# differs, and after "stop" the number, so the next time is another question. A resumption with other bounds settles the
+# questions about the former ones. If a limit returns in this way, its question has a further number.
 
 
 def question_about(state: ExecutionState, exhausted: Exhausted) -> str:
     """Return the id of the question to a person whether to raise an exhausted bound. All paths that reach the bound
     share the question.
     """
-    return state.question_id("bound", exhausted.bound, exhausted.edge, exhausted.limit, state.stops)
+    about = "bound", exhausted.bound, exhausted.edge, exhausted.limit, state.stops
+    interrupt_id = state.question_id(*about)
+    for number in itertools.count(1):
+        question = state.interrupts.get(interrupt_id)
+        if question is None or question.is_open:
+            break
+        interrupt_id = state.question_id(*about, number)
+    return interrupt_id
 
 
 def facts_about(state: ExecutionState, exhausted: Exhausted, path: str, step: str) -> tuple[Fact, ...]:
@@ -456,6 +465,23 @@ def facts_about(state: ExecutionState, exhausted: Exhausted, path: str, step: st
     if pending.status == PENDING and path not in pending.waiting:
         return (Fact(catalog.InterruptJoined(interrupt_id), path, step),)
     return ()
+
+
+def settled_by_bounds(state: ExecutionState, bounds: Bounds) -> Iterator[Fact]:
+    """Yield the events that settle the open questions about bounds of an execution, when it is resumed with `bounds`,
+    in which their limits differ.
+    """
+    for question in state.pending_interrupts():
+        if question.kind != RESOURCE_EXHAUSTED or not is_about_bounds(question):
+            continue
+        details = question.data or {}
+        name, edge = details["bound"], details.get("edge")
+        limit = getattr(bounds, name) if edge is None else bounds.edges.get(edge)
+        # Amounts of dollars are strings in events.
+        limit = str(limit) if isinstance(limit, Decimal) else limit
+        if limit != details.get("limit"):
+            response = {"decision": RESUMED, **({} if limit is None else {"data": {"to": limit}})}
+            yield Fact(catalog.InterruptResolved(question.id, response), question.path, question.step)
 
 
 def asked_about(exhausted: Exhausted, owner: str = "") -> Wording:
@@ -482,17 +508,23 @@ def fails_at_bounds(state: ExecutionState) -> bool:
     return state.bounds.on_exhausted == FAIL
 
 
+def is_about_bounds(question: Question) -> bool:
+    """Return whether a question is about a bound of its execution, and not one of the definition, or of an agent's
+    turn, which handles its answer itself.
+    """
+    details = question.data or {}
+    return "bound" in details and "agent" not in details
+
+
 def follow_about_bounds(draft: Draft, question: Question) -> None:
     """Apply the answer to a question about a bound of an execution to the state: raise the bound, or make the paths
     stop before their next step. Other questions (about the bound of a single agent, or asked by the workflow) change
     nothing here.
     """
+    if not is_about_bounds(question):
+        return
     response = question.response or {}
     details = question.data or {}
-    if (
-        "bound" not in details or "agent" in details
-    ):  # a question of the definition, or of an agent's turn, which handles it
-        return
     if response.get("decision") == STOP:
         draft.stops += 1
         draft.stopped = (_error_after_stop(question.question), details.get("reason", ""))

@@ -85,6 +85,8 @@ ANEW = "anew"
 # Answers to a question about a bound: raise it and continue, or stop.
 RAISE = "raise"
 STOP = "stop"
+# Recorded if the run is resumed with other bounds instead of an answer.
+RESUMED = "resumed"
 APPROVE = "approve"
 REJECT = "reject"
 MODIFY = "modify"
@@ -680,6 +682,7 @@ _JUDGED: Final = {
     "continue": "went on",
     RAISE: "raised",
     STOP: "stopped",
+    RESUMED: "resumed with another bound",
     RETRY: "make the call again",
     DONE: "it went through",
     FAIL: "it did not go through",

@@ -555,7 +555,7 @@ class Driver:
         code = dependencies.code_of(self.workflow)
         if code != dict(self._state.code):
             resumption = replace(resumption, code=code)
-        first = (decide_resumption(self._state, resumption),)
+        first = decide_resumption(self._state, resumption)
         self._runner = self.parked_run.take(self._state, code, dependencies.services)
         if self._runner is None:
             return self._open_journal(dependencies, lease), first

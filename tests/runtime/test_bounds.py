@@ -160,6 +160,49 @@ def test_bounds_and_counters_survive_a_resume_and_can_be_replaced():
     assert (done.status, script.calls, done.envelope.llm_call_count) == ("completed", 5, 5)
 
 
+WITH_OTHERS = [
+    [{"max_llm_calls": 1}, {"max_llm_calls": 2}, {"max_llm_calls": 1}, {"max_llm_calls": 9}],
+    [{"max_cost": "0.25"}, {"max_cost": "0.5"}, {"max_cost": "0.50"}, {}],
+    [{"max_repeats": 1}, {"max_tokens": 5}, {"edges": {"count->draft": 1}}, {"edges": {"count->draft": 9}}],
+]
+
+
+@pytest.mark.parametrize("others", WITH_OTHERS)
+def test_a_resumption_with_other_bounds_leaves_no_question_about_the_former_ones(others):
+    world, _ = world_with()
+    execution = world.start("loop", bounds={"max_llm_calls": 2}).wait(20)
+    asked = [execution.open_questions[0].id]
+    for bounds in others:
+        execution = execution.resume(bounds).wait(20)
+        asked += [question.id for question in execution.open_questions]
+        assert len(execution.open_questions) == (execution.status == "waiting")
+        if execution.open_questions:
+            assert execution.open_questions[0].data["bound"] in bounds
+        assert [question.id for _, question in world.inbox()] == asked[-1:] * (execution.status == "waiting")
+    assert execution.status == "completed"
+    assert "answered: resumed with another bound" in str(execution)
+    assert execution.verify()
+
+
+def test_all_paths_that_share_a_question_are_asked_about_the_new_bound():
+    names = [f"p{number}" for number in range(4)]
+    steps = [
+        Step("s", script="1", next=names),
+        *(Step(name, prompt=name, next=["end"]) for name in names),
+        Step("end", script="1", join=True),
+    ]
+    world, script = world_with(Workflow("w", steps))
+    execution = world.start("w", bounds={"max_llm_calls": 2}).wait(20)
+    execution.resume({"max_llm_calls": 1}).wait(20)
+    (question,) = execution.open_questions
+    assert (execution.status, question.data["limit"], len(question.waiting)) == ("waiting", 1, 2)
+    # The answered question about a limit that returns is not taken for the answer.
+    world.answer(question.id, 3).wait(20)
+    (question,) = execution.resume({"max_llm_calls": 1}).wait(20).open_questions
+    assert (question.data["limit"], len(question.waiting), script.calls) == (1, 1, 3)
+    assert (world.answer(question.id, 4).wait(20).status, script.calls) == ("completed", 4)
+
+
 def test_attempts_count():
     class Flaky(ScriptedModel):
         def reply(self, prompt):
