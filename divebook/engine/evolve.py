@@ -524,20 +524,24 @@ def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
         # An item that failed because a question expired has left the id of the question.
         questions = (name for name in path.open.ended_by or () if name in draft.interrupts)
         path.open = path.open._replace(ended_by=(*data.operations, *questions))
-    _note_expired_questions(draft, path, data.error_names)
+    _note_expired_questions(draft, path, data.error_names, data.operations or ())
 
 
-def _note_expired_questions(draft: Draft, path: PathState, error_names: Sequence[str] | None) -> None:
+def _note_expired_questions(
+    draft: Draft, path: PathState, error_names: Sequence[str] | None, causes: Iterable[str] = ()
+) -> None:
     """Add to the causes of a step's failure the questions whose expiry made it fail, so that a resumption asks again.
 
-    `error_names` are the names of the error's class and its base classes.
+    `error_names` are the names of the error's class and its base classes. `causes` has the id of the question if the
+    error wraps that of a question.
     """
-    if path.open is None or InterruptExpiredError.__name__ not in (error_names or ()):
+    wrapped = [draft.interrupts[name] for name in causes if name in draft.interrupts]
+    if path.open is None or not (wrapped or InterruptExpiredError.__name__ in (error_names or ())):
         return
     expired = [q for q in draft.interrupts.values() if path.id in q.waiting and is_expired_unanswered(q)]
     # Code may have caught the expiry of earlier questions. The latest one has ended the step, together with those that
     # were open at the same time, such as the questions of other items.
-    last_raised_us = max((question.raised_us for question in expired), default=0)
+    last_raised_us = max((question.raised_us for question in wrapped or expired), default=0)
     names = [q.id for q in expired if q.raised_us == last_raised_us or (q.settled_us or 0) > last_raised_us]
     path.open = path.open._replace(ended_by=(*(path.open.ended_by or ()), *names))
 

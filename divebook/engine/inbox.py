@@ -17,6 +17,7 @@ from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.questions import Question
 from divebook.questions.question import CANCELLED as WITHDRAWN
+from divebook.questions.question import is_overdue
 
 # --- the way of a message --------------------------------------------------------------------------------------------
 #
@@ -84,11 +85,11 @@ def child_ended(parent_id: str, child_id: str, status: str, sequence: int, poste
     return Message(parent_id, SIGNAL, f"{child_id}/{sequence}", payload, child_id, posted_at)
 
 
-def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str, Question]:
+def questions_of(state: ExecutionState, messages: Iterable[Message], now: int) -> dict[str, Question]:
     """Return all questions of an execution by id, oldest first. Answers in `messages` that the log does not have yet
-    are applied to them.
+    are applied to them, and questions that have expired by `now`, in microseconds since 1970, are shown as expired.
 
-    An answer in the inbox counts even if no process drives the execution, so that its log does not have it yet.
+    Both count even if no process drives the execution, so that its log does not have them yet.
     """
     # `facts_of` returns only answers to questions that are open in the log, so settled questions keep their first
     # answer.
@@ -102,6 +103,10 @@ def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str
     for question in questions.values() if state.rolling_back is not None else ():
         if question.is_open and state.is_withdrawn(question):
             questions[question.id] = question._replace(status=WITHDRAWN)
+    # After the answers, because one of them may have been given in time.
+    for question in questions.values():
+        if question.is_open and is_overdue(question.expires_us, now):
+            questions[question.id] = question.expired()
     return questions
 
 

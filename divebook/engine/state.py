@@ -37,6 +37,7 @@ from divebook.events.event import Event, Record, Timed, hashed_id, to_datetime, 
 from divebook.events.recorded import ATOMS
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
+from divebook.questions.question import is_expired_unanswered, is_overdue
 from divebook.text.format import local_time, visible
 
 # --- an open step: its operations, their usage, its finished items ---------------------------------------------------
@@ -874,6 +875,19 @@ class ExecutionState(Timed):
     def is_final(self) -> bool:
         """True if the execution has ended and cannot be resumed."""
         return self.lifecycle in FINAL or (self.is_over and self.is_rolled_back)
+
+    @property
+    def failed_by_expiry(self) -> bool:
+        """True if the execution has failed because a question expired without an answer, and nothing is rolled back."""
+        names = (name for path in self.paths.values() if path.open is not None for name in path.open.ended_by or ())
+        questions = (self.interrupts[name] for name in names if name in self.interrupts)
+        is_resumable = self.lifecycle == FAILED and self.rolling_back is None
+        # No path waits any more for a question that was asked again.
+        return is_resumable and any(question.waiting and is_expired_unanswered(question) for question in questions)
+
+    def has_expired(self, now: int) -> bool:
+        """Return whether an open question without a default has expired by `now`, in microseconds since 1970."""
+        return any(each.default is None and is_overdue(each.expires_us, now) for each in self.pending_interrupts())
 
     @property
     def is_rolled_back(self) -> bool:

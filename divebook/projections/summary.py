@@ -60,17 +60,19 @@ from divebook.events.event import to_datetime
 from divebook.projections.activity import PAUSED as ACTIVITY_PAUSED
 from divebook.projections.activity import STOPPED, WORKED, Activity, Spreads, activity_of
 from divebook.projections.spans import Span, spans_of
+from divebook.questions.question import is_overdue
 from divebook.stores import EventStore, ExecutionRecord
 from divebook.stores.backend import StoredSummary
 from divebook.text.format import local_time, plural, price
 from divebook.text.redaction import Redactor, one_line, shared
 
 # Part of each stored summary. Another number makes all stored summaries invalid, so that logs are read again.
-VERSION = 3
+VERSION = 4
 WIDTH = 200
 """Maximum number of characters of a text in a summary."""
 INPUTS = 3
 """Maximum number of inputs that a summary lists."""
+_QUESTIONS = frozenset({catalog.InterruptRaised, catalog.InterruptResolved, catalog.InterruptExpired})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,9 @@ class RunLine:
     summary: Summary | None
     """Summary of the log; None if the log cannot be read, or has not been read yet."""
     questions: int = 0
-    """Number of open questions of the execution."""
+    """Number of open questions of the execution, without the expired ones."""
+    expired: int = 0
+    """Number of questions that have expired since the execution stopped. A resumption asks them again."""
     is_left: bool = False
     """True if the process of the execution ended while the execution was running."""
 
@@ -142,8 +146,10 @@ class RunLine:
             return f"{plural(summary.failed, 'item')} failed"
         if summary is None or self.record.status not in (RUNNING, WAITING, FAILED, CANCELLED):
             return ""
-        if self.questions:
-            return plural(self.questions, "question")
+        if self.questions or self.expired:
+            is_open = [plural(self.questions, "question")] if self.questions else []
+            has_expired = [f"{plural(self.expired, 'question')} expired"] if self.expired else []
+            return ", ".join(is_open + has_expired)
         is_going_on = self.status in (RUNNING, WAITING)
         items = f"{summary.done:,} of {summary.total:,}" if summary.total else ""
         if is_going_on:
@@ -215,6 +221,8 @@ class Summary(NamedTuple):
     """Number of failed items, without the item in `error`."""
     ended_by: str = ""
     """Person or rule that cancelled the run."""
+    expiries: Sequence[int] = ()
+    """Times at which its open questions expire, in microseconds since 1970; without those that never expire."""
 
     def to_data(self) -> bytes:
         """Encode the summary as bytes, with a version number."""
@@ -226,7 +234,10 @@ class Summary(NamedTuple):
         try:
             # The fields are stored without names, so that their number must be that of this version.
             version, *parts = decode(data)
-            return cls(*parts) if version == VERSION and len(parts) == len(cls._fields) else None
+            if version != VERSION or len(parts) != len(cls._fields):
+                return None
+            *others, expiries = parts
+            return cls(*others, tuple(expiries))
         except UNFIT:
             return None
 
@@ -252,6 +263,8 @@ class Summing:
         self._inputs_text = self._step = self._error = self._ended_by = ""
         self._is_paused = False
         """True if a person has paused the run. An activity is paused also while the run is in a queue."""
+        self._expiries: dict[str, int] = {}
+        """Time of expiry of each open question that has one."""
         self._failed_item: int | None = None
         """Index of the item that made a step fail. The error text of the run contains it."""
         self._redactor = shared().fresh()
@@ -285,6 +298,7 @@ class Summing:
             error=self._error,
             failed=self._others_failed(),
             ended_by=self._ended_by,
+            expiries=tuple(self._expiries.values()),
         )
 
     def _others_failed(self) -> int:
@@ -302,6 +316,10 @@ class Summing:
             if data.usage:
                 self._usage = self._usage.plus(data.usage)
                 self._asked_models = True
+        elif kind in _QUESTIONS:
+            self._expiries.pop(data.interrupt_id, None)
+            if kind is catalog.InterruptRaised and data.expires_at is not None:
+                self._expiries[data.interrupt_id] = data.expires_at
         elif kind is catalog.StepStarted:
             self._step = event.step
             self._failed_item = None
@@ -310,15 +328,20 @@ class Summing:
         elif kind is catalog.ExecutionStarted:
             self._learn(data.inputs)
         elif kind in STATUS_AFTER:
-            if kind is catalog.ExecutionForked:  # what its source consumed counts there
-                self._usage = NO_USAGE
-                self._asked_models = False
-                self._learn({**self._inputs, **(data.change or {}).get("inputs", {})})
-            # A resumed run has no error any more, until it fails again.
-            self._error = self._clean(data.error) if kind is catalog.ExecutionFailed else ""
-            self._ended_by = (
-                self._clean(data.reason.removeprefix("cancelled ")) if kind is catalog.ExecutionCancelled else ""
-            )
+            self._read_status(data)
+
+    def _read_status(self, data: Any) -> None:
+        kind = type(data)
+        if kind is catalog.ExecutionForked:  # what its source consumed counts there
+            self._usage = NO_USAGE
+            self._asked_models = False
+            self._expiries = {}
+            self._learn({**self._inputs, **(data.change or {}).get("inputs", {})})
+        # A resumed run has no error any more, until it fails again.
+        self._error = self._clean(data.error) if kind is catalog.ExecutionFailed else ""
+        self._ended_by = (
+            self._clean(data.reason.removeprefix("cancelled ")) if kind is catalog.ExecutionCancelled else ""
+        )
 
     def _learn(self, inputs: Mapping[str, Any]) -> None:
         self._inputs = inputs
@@ -479,17 +502,23 @@ class Overview:
         paused = self.summaries([record for record in records if record.status in RECORDED_AS[PAUSED]])
         left_ids = self._left_runs(records)
         lines = (
-            RunLine(record, paused.get(record.execution_id), 0, record.execution_id in left_ids) for record in records
+            RunLine(record, paused.get(record.execution_id), is_left=record.execution_id in left_ids)
+            for record in records
         )
         return {line.id: line.status for line in lines}
 
     def _lines(self, records: Sequence[ExecutionRecord], summaries: Mapping[str, Summary]) -> list[RunLine]:
         questions, left_ids = self.moving(records)
         counts = Counter(execution_id for execution_id, _ in questions)
+        now_us = time.time_ns() // 1000
         lines = []
         for record in records:
             name = record.execution_id
-            lines.append(RunLine(record, summaries.get(name), counts[name], name in left_ids))
+            summary = summaries.get(name)
+            # A process that drives a run records the expiry itself.
+            expiries = summary.expiries if summary is not None and record.status == WAITING else ()
+            expired = min(counts[name], sum(is_overdue(each, now_us) for each in expiries))
+            lines.append(RunLine(record, summary, counts[name] - expired, expired, name in left_ids))
         return lines
 
     def summaries(self, records: Sequence[ExecutionRecord], patience: float = FOR_EVER) -> Mapping[str, Summary]:

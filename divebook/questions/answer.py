@@ -11,9 +11,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, time, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from divebook.errors import DefinitionError, InterruptError, UnstorableValueError
 from divebook.events.classes import Instance, Member
@@ -48,13 +48,11 @@ from divebook.questions.question import (
     already_answered,
     expected_answer,
     expected_in_full,
+    is_overdue,
     schema_in_words,
     with_originals,
     without_formats,
 )
-
-T = TypeVar("T", int, datetime)
-
 
 # --- typed text: the same rules in a shell, on the line of a magic, in a cell and in a file --------------------------
 
@@ -336,13 +334,6 @@ def _require_open(question: Question, now: int) -> None:
         raise InterruptError(question.id, EXPIRED_ALREADY)
     if question.status != PENDING:
         raise InterruptError(question.id, already_answered(question.answered_by, question.response))
-
-
-def is_overdue(expires: T | None, now: T) -> bool:
-    """Return True if a question has an expiry time and has expired at the time `now`. It expires at its time, not after
-    it. Both times are datetimes, or counts of microseconds.
-    """
-    return expires is not None and expires <= now
 
 
 def _unfit(question: Question, why: str) -> InterruptError:

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from divebook.errors import missing_attribute
 from divebook.events.catalog import InterruptResolved
@@ -70,6 +70,7 @@ SYSTEM_ERROR: Final = InterruptKind.SYSTEM_ERROR.value
 OUTCOME_UNKNOWN: Final = InterruptKind.OUTCOME_UNKNOWN.value
 AGENT_CHANGED: Final = InterruptKind.AGENT_CHANGED.value
 
+T = TypeVar("T", int, datetime)
 PENDING: Final = InterruptStatus.PENDING.value
 RESOLVED: Final = InterruptStatus.RESOLVED.value
 EXPIRED: Final = InterruptStatus.EXPIRED.value
@@ -658,6 +659,13 @@ def is_expired_unanswered(question: Question) -> bool:
     return question.status == EXPIRED and question.response is None
 
 
+def is_overdue(expires: T | None, now: T) -> bool:
+    """Return True if a question has an expiry time and has expired at the time `now`. It expires at its time, not after
+    it. Both times are datetimes, or counts of microseconds.
+    """
+    return expires is not None and expires <= now
+
+
 def already_answered(by: str | None, response: Any) -> str:
     """Return the text of the error that refuses a second answer to a question. It contains the first answer."""
     return f"it was answered already{f' by {by}' if by else ''}, with {response!r}"
@@ -690,4 +698,4 @@ _JUDGED: Final = {
     ANEW: "begin anew",
 }
 _LASTING: Final = {"run": ", and calls like it in this run", "always": ", and calls like it in every run"}
-EXPIRED_ALREADY = "it has expired; if its run has failed, resume the run to be asked again"
+EXPIRED_ALREADY = "it has expired; if its run has failed or still waits, resume the run to be asked again"

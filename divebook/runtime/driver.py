@@ -148,13 +148,21 @@ class Driver:
         Inputs of the execution, which may contain secrets that must not be shown.
     log
         The loaded log, or a function that loads it.
+    clock
+        Clock of the environment, by which questions expire.
     """
 
     def __init__(
-        self, execution_id: str, inputs: Mapping[str, Any], store: EventStore, log: LoadedLog | Callable[[], LoadedLog]
+        self,
+        execution_id: str,
+        inputs: Mapping[str, Any],
+        store: EventStore,
+        log: LoadedLog | Callable[[], LoadedLog],
+        clock: Clock,
     ) -> None:
         self.id = execution_id
         self.store = store
+        self._clock = clock
         # May be a function: a list of many runs creates many drivers, and most of their logs are never read.
         self._log = log
         self._latest: ExecutionState | None = None
@@ -190,6 +198,8 @@ class Driver:
         """True once the task of the present drive has run its first step."""
         self._leaves_when_it_begins = False
         """True if the drive was left before its first step, which then ends it."""
+        self.asks_again = False
+        """True if the present drive resumes the execution once more if it fails because a question has expired."""
         self._token: int | None = None  # of the last lease under which this process drove it
         # Held by a thread that decides whether this process drives the execution; see `handover`.
         self._handover = threading.Lock()
@@ -345,7 +355,7 @@ class Driver:
         state = self.state
         # The inbox is read only if an answer can matter: lists of runs use this property for every line.
         is_open = any(question.is_open for question in state.interrupts.values()) and not self.store.closed
-        return questions_of(state, self.store.inbox(self.id, state.taken) if is_open else ())
+        return questions_of(state, self.store.inbox(self.id, state.taken) if is_open else (), self._clock.now())
 
     def driving(self) -> Future[None]:
         """Return a future that is done when the execution has ended or is parked in this process.
@@ -727,6 +737,7 @@ class Driver:
                 self.began_at = dependencies.clock.now()
                 await self._drive_once(dependencies, journal, lease, first)
                 while (next_lease := await self._lease_for_more()) is not None:
+                    self.asks_again = False
                     journal, first = self._reopen_log(
                         dependencies, next_lease, catalog.ExecutionResumed(self._state.status)
                     )
@@ -737,7 +748,7 @@ class Driver:
             await dependencies.on_stopped(self)
 
     def _mark_stopped(self) -> None:
-        self._is_driving = False
+        self._is_driving = self.asks_again = False
         self._cancel_reason = None
         self._paused = self._late_pause = None
         self._session = None
@@ -850,7 +861,7 @@ class Driver:
         """
         lease: Lease | None = None
         # Senders set the flag through `request_check`. The loop repeats until a check during which no sender set it.
-        self._must_check_inbox = not self._state.is_over
+        self._must_check_inbox = not self._state.is_over or self.asks_again
         while self._must_check_inbox and lease is None:
             self._must_check_inbox = False
             lease = await self._lease_for_news()
@@ -886,8 +897,10 @@ class Driver:
     async def _has_news(self, calls: StoreCalls) -> bool:
         state = self._state
         # After an error of the journal, the execution can only be resumed from the store.
-        if state.is_over or not self._is_stored:
+        if not self._is_stored:
             return False
+        if state.is_over:
+            return self.asks_again and state.failed_by_expiry
         # A paused execution ignores messages until it is resumed; only a cancellation ends the pause.
         if self._cancel_reason is not None or state.paused:
             return self._cancel_reason is not None
@@ -957,8 +970,9 @@ class ExecutionRegistry:
     referenced.
     """
 
-    def __init__(self, store: EventStore) -> None:
+    def __init__(self, store: EventStore, clock: Clock) -> None:
         self.store = store
+        self._clock = clock
         self._drivers: weakref.WeakValueDictionary[str, Driver] = weakref.WeakValueDictionary()
         """Driven executions, which the engine keeps alive, and executions that other code still references."""
         self._entering = threading.Lock()
@@ -1021,14 +1035,20 @@ class ExecutionRegistry:
         except (CorruptStoreError, NewerStoreError) as damage:
             # This driver is not registered: the registered one may still be used by code that has read a sound state.
             log = self._readable_log(execution_id, damage)
-            return Driver(execution_id, log.state.inputs, self.store, log)
+            return Driver(execution_id, log.state.inputs, self.store, log, self._clock)
 
     def load(self, execution_id: str, state: ExecutionState | None = None) -> Driver:
         """Return a new driver of a stored execution. It reads the log when it is first used, unless `state` is given,
         the newest state of the execution.
         """
         opening = recorded_opening(execution_id, self.store)
-        driver = Driver(execution_id, opening.inputs, self.store, lambda: self._load_log(execution_id, opening, state))
+        driver = Driver(
+            execution_id,
+            opening.inputs,
+            self.store,
+            lambda: self._load_log(execution_id, opening, state),
+            self._clock,
+        )
         driver.durability = self.store.record(execution_id).durability
         return driver
 
@@ -1105,7 +1125,7 @@ class ExecutionRegistry:
             return driver.refresh().questions.values()
         state = folded(self.store, execution_id)
         shared().learn(state.inputs)  # before any input is shown
-        return questions_of(state, self.store.inbox(execution_id, state.taken)).values()
+        return questions_of(state, self.store.inbox(execution_id, state.taken), self._clock.now()).values()
 
 
 def folded(store: EventStore, execution_id: str) -> ExecutionState:

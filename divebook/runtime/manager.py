@@ -124,7 +124,7 @@ class Control:
         self.clock = clock
         self.chance = chance
         self.check = check
-        self._registry = ExecutionRegistry(store)
+        self._registry = ExecutionRegistry(store, clock)
         self.answering = Answering(self._registry, self, clock, chance)
         """Delivery of answers and signals."""
         self.family_bounds = FamilyBounds(store, self._registry.find)
@@ -170,7 +170,8 @@ class Control:
     ) -> Driver:
         """Create a pending execution and return its driver. Nothing is written to the store before it is started."""
         execution_id = execution_id or Ids(self.clock, self.chance).execution()
-        driver = Driver(execution_id, opening.inputs, self.store, LoadedLog(workflow, ExecutionState(execution_id)))
+        log = LoadedLog(workflow, ExecutionState(execution_id))
+        driver = Driver(execution_id, opening.inputs, self.store, log, self.clock)
         driver.opening = replace(opening, seed=opening.seed or f"{self.chance.bits(SEED_BITS):0{SEED_BITS // 4}x}")
         driver.durability = durability
         self._registry.enter(driver)
@@ -409,6 +410,9 @@ class Control:
                 self.store.release(lease)
                 return driver
             refuse_final(driver, "meanwhile ")
+            # A person who resumes it is asked again, as if a process had let the question expire in time.
+            now = self.clock.now()
+            driver.asks_again = not is_recovery and driver.status == WAITING and state.has_expired(now)
             bounds_data = None if bounds is None else bounds.to_dict()
             recovery = recovery_number(self.store, state, lease, self.clock.now()) if is_recovery else None
             self._drive(driver, lease, catalog.ExecutionResumed(driver.status, bounds_data, recovery), must_replay=True)

@@ -48,7 +48,15 @@ from divebook.events.codec import checked, storable
 from divebook.events.event import Event, Record, to_microseconds
 from divebook.questions import Question, checked_answer
 from divebook.questions.question import CANCELLED as WITHDRAWN
-from divebook.questions.question import EXPIRED_ALREADY, PENDING, address_of, already_answered, for_others, sort_of
+from divebook.questions.question import (
+    EXPIRED_ALREADY,
+    PENDING,
+    RESOLVED,
+    address_of,
+    already_answered,
+    for_others,
+    sort_of,
+)
 from divebook.runtime.clock import Chance, Clock, Ids
 from divebook.runtime.driver import Driver, ExecutionRegistry
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
@@ -138,7 +146,7 @@ class Answering:
             raise InterruptError(question.id, f"it was withdrawn, because execution {driver.id} is being rolled back")
         # The question has an answer in the inbox that the log lacks. The same answer given again continues the
         # execution instead of being refused as too late.
-        is_unused = not question.is_open and state.interrupts[question.id].is_open
+        is_unused = question.status == RESOLVED and state.interrupts[question.id].is_open
         if is_unused and self._repeats(question, response) and self._continue_after(description, driver).was_driven:
             return driver  # the process that stored this answer died before it continued
         # The answer is checked before it is stored. A stored message must be recorded, so an invalid one would block

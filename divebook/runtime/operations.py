@@ -49,7 +49,7 @@ from divebook.engine.operations import (
     operation_name,
 )
 from divebook.engine.state import ABANDONED, OperationRecord, PathState, unknown
-from divebook.errors import DivergenceError, ExecutionError, OperationError
+from divebook.errors import DivergenceError, ExecutionError, InterruptExpiredError, OperationError
 from divebook.events import catalog
 from divebook.events.catalog import COMPLETED, FAILED, PENDING, RUNNING
 from divebook.events.codec import canonical_hash, checked, encode_shown, short_hash
@@ -649,13 +649,18 @@ class OperationLog:
                 self._refuse(place_of_call, kind_diverged(place_of_call, recorded, "nothing"))
 
     def failures_behind(self, path: str, error: BaseException) -> list[str]:
-        """Return the ids of the failed operations that caused the error with which a step has ended. If the error does
-        not name them, return the last failed operation, unless the code has requested another one since.
+        """Return the ids of the failed operations that caused the error with which a step has ended, and of the expired
+        question that it wraps. If the error does not name them, return the last failed operation, unless the code has
+        requested another one since.
 
         Failures that the step's code caught before it continued are not included: they are final.
         """
-        errors = (link for link in links_of(error) if isinstance(link, OperationError))
-        failures = {link.operation_id for link in errors if link.operation_id}
+        links = list(links_of(error))
+        failures = {link.operation_id for link in links if isinstance(link, OperationError) and link.operation_id}
+        # The error of the question itself is recognized by its recorded class. Further causes were caught before it.
+        expired = next((link for link in links if isinstance(link, InterruptExpiredError)), None)
+        if expired is not None and expired is not error:
+            failures.add(expired.question_id)
         latest = self._latest.get(path)
         return sorted(failures) or ([] if latest is None else [latest])
 

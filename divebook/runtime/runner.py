@@ -47,7 +47,7 @@ from divebook.engine.retries import Fault, catching
 from divebook.engine.state import ENDED, ExecutionState, unknown
 from divebook.errors import DivebookError
 from divebook.events import catalog
-from divebook.questions.answer import is_overdue
+from divebook.questions.question import is_overdue
 from divebook.runtime.clock import Chance, StepLog
 from divebook.runtime.concurrency import ConcurrentCalls, ContinuedAsNew, Group, Suspended, Waits, after_start
 from divebook.runtime.errors import ErrorDetails, error_details, fault_of

@@ -8,9 +8,11 @@ import pytest
 from divebook import Each, Environment, Retry, Step, Workflow
 from divebook.definitions.functions import WORKFLOW_FUNCTIONS, step, workflow
 from divebook.errors import DefinitionError, ExecutionFailedError, InterruptError, InterruptExpiredError
+from divebook.projections.summary import Overview
 from divebook.queues import Worker
 from divebook.runtime.runner import PARKED_RUNS
 from divebook.stores import MemoryStore
+from divebook.text.format import plural
 from tests.runtime.worlds import Calls, becomes, environment
 
 HOUR = 3_600_000_000
@@ -357,4 +359,94 @@ def test_a_resumption_asks_all_questions_of_items_again(tmp_path):
         for question in run.open_questions:
             run.answer(question, "ann")
         assert run.wait(20).variables == {"who": ["ann", "ann"]}
+        assert run.verify()
+
+
+@pytest.mark.parametrize("flow", [ASKING_STEP, asks_in_code, ASKING_ITEMS], ids=["a step", "a function", "items"])
+def test_a_question_that_expires_while_no_process_drives_its_run_is_asked_again_by_one_resumption(
+    flow, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(WORKFLOW_FUNCTIONS, asks_in_code.name, asks_in_code)  # other tests clear the registry
+    clock = Watch()
+    with Environment(store=str(tmp_path / "runs.db"), workflows=[flow], clock=clock) as world:
+        run = world.start(flow).wait(20)
+        if flow is asks_in_code:
+            clock.at += HOUR
+            assert becomes(lambda: [question.question for question in run.open_questions] == ["Who?"])
+            assert becomes(lambda: not run.is_live)
+        asked = [question.id for question in run.open_questions]
+    clock.at += HOUR
+    with Environment(store=str(tmp_path / "runs.db"), workflows=[flow], clock=clock) as world:
+        run = world.run_of(run.id)
+        assert (run.status, run.open_questions, world.inbox()) == ("waiting", [], [])
+        assert str(run).count("answered: expired without an answer") == len(run.questions)
+        assert "to continue: " in str(run)
+        assert {*run.questions["status"]} == {"expired"}
+        (line,) = Overview(world.store).lines([world.store.record(run.id)])
+        assert line.stand == f"{plural(len(asked), 'question')} expired"
+        with pytest.raises(InterruptError, match="resume the run to be asked again"):
+            run.answer(asked[0], "late")
+        run.resume().wait(20)
+        assert (run.status, len(run.open_questions)) == ("waiting", len(asked))
+        for question in run.open_questions:
+            assert question.id not in asked
+            run.answer(question, "ann")
+        assert run.wait(20).status == "completed"
+        assert run.verify()
+
+
+def test_a_recovery_lets_a_question_expire_and_asks_nobody_again(tmp_path):
+    clock = Watch()
+    with Environment(store=str(tmp_path / "runs.db"), workflows=[ASKING_STEP], clock=clock) as world:
+        run = world.start(ASKING_STEP).wait(20)
+    clock.at += HOUR
+    with Environment(store=str(tmp_path / "runs.db"), workflows=[ASKING_STEP], clock=clock) as world:
+        world.queues.recover(run.id)
+        run = world.run_of(run.id)
+        assert becomes(lambda: run.refresh().state.is_over)
+        assert run.status == "failed"
+
+
+def _wrapped(error, way):
+    """Raise another error for that of a question, as code of users does."""
+    if way == "with a cause":
+        raise LookupError("nobody is there") from error
+    if way == "without a cause":
+        raise LookupError(str(error)) from None
+    raise LookupError("nobody is there")
+
+
+@workflow
+async def wraps_expiry(ctx, way: str):
+    try:
+        return await ctx.ask("Who?", expires_in=3600)
+    except InterruptExpiredError as error:
+        _wrapped(error, way)
+
+
+@workflow
+async def wraps_in_items(ctx, way: str):
+    async def asking(name):
+        try:
+            return await ctx.ask(name, expires_in=3600)
+        except InterruptExpiredError as error:
+            _wrapped(error, way)
+
+    return await ctx.gather(asking("Who?"), asking("And who else?"))
+
+
+@pytest.mark.parametrize("way", ["with a cause", "without a cause", "in its place"])
+@pytest.mark.parametrize("flow", [wraps_expiry, wraps_in_items])
+def test_a_question_is_asked_again_though_the_code_wraps_the_error_of_its_expiry(flow, way, monkeypatch):
+    monkeypatch.setitem(WORKFLOW_FUNCTIONS, flow.name, flow)
+    clock = Watch()
+    with Environment(store="memory:", clock=clock) as world:
+        run = world.start(flow, {"way": way}).wait(20)
+        asked = sorted(question.question for question in run.open_questions)
+        clock.at += HOUR
+        assert becomes(lambda: run.state.is_over)
+        assert "LookupError" in run.error
+        assert becomes(lambda: not run.is_live)
+        run.resume().wait(20)
+        assert sorted(question.question for question in run.open_questions) == asked
         assert run.verify()

@@ -11,7 +11,7 @@ from divebook.errors import InterruptError, did_you_mean
 from divebook.events.event import to_datetime
 from divebook.pipeline.envelope.plain import SPARSE, EnvelopePart, copied, copied_map, deep_copy, plain_part
 from divebook.questions import Question
-from divebook.questions.answer import PART_TYPES, is_empty_answer, is_overdue, wrong_part
+from divebook.questions.answer import PART_TYPES, is_empty_answer, wrong_part
 from divebook.questions.question import (
     CLARIFICATION,
     DEFINABLE,
@@ -21,6 +21,7 @@ from divebook.questions.question import (
     InterruptStatus,
     Word,
     is_expired_unanswered,
+    is_overdue,
 )
 from divebook.questions.wording import pipeline_stopped
 
