@@ -1,4 +1,5 @@
-"""``python -m benchmarks.calls``: how many Python functions are called to start, to take a step, to answer.
+"""``python -m benchmarks.calls``: how many Python functions are called to start, to take a step, to answer, to record a
+request to a model.
 
 Unlike a time, such a count does not depend on what else the machine does. Two versions can be compared on a busy one.
 """
@@ -16,6 +17,7 @@ from typing import Any
 from benchmarks.going_on import asks
 from benchmarks.reporting import lines_of
 from benchmarks.sequence import calling
+from benchmarks.turns import durably, plainly
 from benchmarks.worlds import ACTIONS, STORES, Kind, chain, items, opened
 from divebook import Environment
 
@@ -66,6 +68,15 @@ def counted(kind: Kind, counter: Counter) -> Iterator[tuple[str, float]]:
             few, many = (counter.of(partial(work, length)) for length in (FEW, MANY))
             yield name, (many - few) / (MANY - FEW)
         yield "an answer, until the end", median(answer(environment, counter) for _ in range(ROUNDS))
+    yield "recording a request to a model and its call", per_request(counter, kind) - per_request(counter)
+
+
+def per_request(counter: Counter, kind: Kind | None = None) -> float:
+    """Return the number of calls for a request to a model and the call that it asks for, with or without divebook."""
+    turn = plainly if kind is None else partial(durably, kind=kind)
+    turn(FEW)
+    few, many = (counter.of(partial(turn, calls)) for calls in (FEW, MANY))
+    return (many - few) / (MANY - FEW)
 
 
 def answer(environment: Environment, counter: Counter) -> int:
