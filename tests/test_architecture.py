@@ -273,7 +273,7 @@ def test_the_calls_that_an_edit_affects_are_determined_in_one_place():
         "divebook.steps.function:changed_functions",
     }
     assert callers("reused_calls_of") == {
-        f"divebook.environments.variants:{name}" for name in ("operations", "before_first_call")
+        f"divebook.environments.variants:{name}" for name in ("operations", "first_call")
     }
 
 

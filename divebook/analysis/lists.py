@@ -49,7 +49,7 @@ from divebook.replay.inspect import Inspection
 from divebook.replay.origins import ValueOrigin
 from divebook.replay.provenance import ProvenanceText, ProvenanceTree
 from divebook.replay.trial import StepTrial
-from divebook.runtime.driver import folded
+from divebook.runtime.forks import folded
 from divebook.runtime.queueing import attempts_made
 from divebook.stores import EventStore, ExecutionRecord
 from divebook.stores.leases import QueuedExecution, WorkerRecord

@@ -36,7 +36,7 @@ from divebook.events.catalog import ORIGINS, UNCOUNTED, ExecutionForked
 from divebook.events.recorded import opened
 from divebook.projections.log_frames import Framed
 from divebook.projections.summary import Overview, records_with
-from divebook.runtime.driver import folded
+from divebook.runtime.forks import folded
 from divebook.stores import EventStore, ExecutionRecord
 from divebook.stores.follow import chain_of
 from divebook.text.arguments import require

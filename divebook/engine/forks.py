@@ -9,7 +9,7 @@ the recorded result of call 1 and makes call 2 again, unless `Change.results` ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -497,7 +497,7 @@ def require_reach(change: Change, source: ExecutionState) -> None:
             raise SetupError(f"there is no input {name!r} to change (inputs: {', '.join(source.inputs) or 'none'})")
 
 
-def snapped(events: Sequence[Event], at: int) -> int:
+def snapped(events: Sequence[Event], at: int, state_at: Callable[[int], ExecutionState]) -> int:
     """Return the event nearest to `at` after which an execution can be forked. A fork cannot begin between events that
     one rule of the engine records together.
 
@@ -506,17 +506,24 @@ def snapped(events: Sequence[Event], at: int) -> int:
     Parameters
     ----------
     events
-        The whole log, from event 1.
+        The whole log, from event 1. Only events near the result are accessed.
+    state_at
+        Return the state of the execution after an event.
     """
     # Example: events 7 and 8 are `path_branched` and `path_completed`. A fork "at 7" begins after event 8.
     while at < len(events) and _belong_together(events[at - 1].data, events[at].data):
         at += 1
     # Example: event 20 is `execution_failed` and event 21 an annotation. A fork "at 21" begins after event 19.
-    turns = [event for event in events[:at] if type(event.data) in STATUS_AFTER]
-    while turns and STATUS_AFTER[type(turns[-1].data)] in TERMINAL:  # annotations may follow the end
-        at = turns.pop().sequence - 1
-    undone = (event.sequence for event in events[:at] if isinstance(event.data, catalog.RollbackStarted))
-    return min(undone, default=at + 1) - 1
+    while state_at(at).lifecycle in TERMINAL:
+        at = _last_of(events, at, tuple(STATUS_AFTER)) - 1
+    while state_at(at).rolling_back is not None:
+        at = _last_of(events, at, (catalog.RollbackStarted,)) - 1
+    return at
+
+
+def _last_of(events: Sequence[Event], at: int, kinds: tuple[type[catalog.Payload], ...]) -> int:
+    """Return the number of the last event up to event `at` that has one of the types `kinds`."""
+    return next(number for number in range(at, 0, -1) if isinstance(events[number - 1].data, kinds))
 
 
 def _belong_together(data: catalog.Payload, following: catalog.Payload) -> bool:

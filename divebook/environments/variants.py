@@ -71,6 +71,7 @@ from divebook.runtime.children import Child
 from divebook.runtime.driver import Driver
 from divebook.runtime.forks import (
     Epoch,
+    ForkSource,
     Prefix,
     epochs_of,
     fitting,
@@ -509,8 +510,10 @@ class Variants:
         """Return the events that a continuation shares with its source, up to the first call of a function that was
         edited after the call. If no such function was called, return all of these events.
         """
-        before = Edits(self._registry, source.state.workflow_name, events).before_first_call
-        return reusable if before is None else reusable._replace(at=min(reusable.at, before))
+        first = Edits(self._registry, source.state.workflow_name, events).first_call
+        if first is None:
+            return reusable
+        return reusable._replace(at=min(reusable.at, point_before(ForkSource(self._store, source.id), first - 1)))
 
     def _resumption_key(self, source: Run, workflow: Workflow, options: StartOptions) -> str:
         """Return the start key for continuing an execution with a changed definition, so that it is continued only
@@ -649,12 +652,11 @@ class Edits:
         return {operation for _, operation in reused_calls_of(self._events, self._affected_labels)}
 
     @property
-    def before_first_call(self) -> int | None:
-        """Number of the last event that a fork can share with the execution, so that all calls of edited functions run
-        again. None if the execution has no such call whose result would be reused.
+    def first_call(self) -> int | None:
+        """Number of the event that starts the first call of an edited function, before which a fork must begin so that
+        all such calls run again. None if the execution has no such call whose result would be reused.
         """
-        first = next((sequence for sequence, _ in reused_calls_of(self._events, self._affected_labels)), None)
-        return None if first is None else point_before(self._events, max(1, first - 1))
+        return next((sequence for sequence, _ in reused_calls_of(self._events, self._affected_labels)), None)
 
     def _affected_labels(self, epoch: Epoch) -> Collection[str]:
         # `reaches` names the steps and actions that use an edited function, so edits of helper functions count too.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -287,6 +287,15 @@ class Record:
         # Record with the events 7, 8 and 9, `after` 7, `last` 20: the places 1 and 2, which are the events 8 and 9.
         places = range(max(0, after + 1 - self.sequence), min(len(self.facts), last + 1 - self.sequence))
         return [self._event(place, self.facts[place]) for place in places]
+
+    def until(self, last: int) -> Record:
+        """Return the record without its events after event number `last`; the record itself if there are none."""
+        if self.last_sequence <= last:
+            return self
+        facts = self.facts[: last + 1 - self.sequence]
+        # A fact about a whole path, such as `path_started`, has no step, although its record may have one.
+        step = self.step_of(facts[0]) if len(facts) == 1 else self.step
+        return replace(self, facts=facts, step=step)
 
     def _event(self, place: int, data: Payload) -> Event:
         # Ids are not stored: each is computed from the id of the record and the place of the event in it.

@@ -38,7 +38,7 @@ from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStart
 from divebook.events.codec import canonical_hash
 from divebook.notebook.shell_state import FrontEnd
 from divebook.report.hints import advised, show_advice
-from divebook.runtime.forks import calls_in, recorded_opening
+from divebook.runtime.forks import ForkSource, calls_in, point_before, recorded_opening
 from divebook.steps.function import ChangedFunction
 from divebook.stores import ExecutionRecord
 from divebook.text.format import plural
@@ -404,10 +404,10 @@ def changed_functions(environment: Environment, execution: Run) -> ChangedFuncti
     if edits.affects_every_call:
         return ChangedFunctions(execution.id, edits.functions, 0, 0, completed_calls, has_completed)
     # The fork shares everything before the start of the first affected call.
-    until = edits.before_first_call
-    if until is None:
+    if edits.first_call is None:
         # Edits of functions that the run has not called, or whose calls it repeats anyway, do not matter.
         return None
+    until = point_before(ForkSource(environment.store, execution.id), edits.first_call - 1)
     calls = calls_in(events[:until])
     # Without a completed call in the shared part, a fork saves nothing, and a plain new run is clearer.
     return ChangedFunctions(execution.id, edits.functions, until if calls else 0, calls, completed_calls, has_completed)

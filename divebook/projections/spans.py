@@ -111,9 +111,9 @@ class Spans:
 
     def take_log(self, log: History) -> None:
         """Update the spans with the events of a log from the store. Those that change no span are not decoded."""
-        kinds = {kind.event_type for kind in (*self._CHANGES, catalog.ExecutionStarted)}
+        kinds = {catalog.ExecutionStarted.event_type, *(kind.event_type for kind in self._CHANGES)}
         # The time of the event before these ends the calls that ran until then.
-        interrupting = {kind.event_type for kind in (catalog.ExecutionResumed, catalog.ExecutionForked)}
+        interrupting = {catalog.ExecutionResumed.event_type, catalog.ExecutionForked.event_type}
         for page in log.pages():
             is_needed = page.has_type(kinds)
             is_needed[:-1] |= page.has_type(interrupting)[1:]
@@ -507,7 +507,7 @@ class Spans:
         self._mark_open(span)
         self._touch(span, event)
 
-    _CHANGES: ClassVar[dict[type, Callable[[Spans, Event, Any], None]]] = {
+    _CHANGES: ClassVar[dict[type[catalog.Payload], Callable[[Spans, Event, Any], None]]] = {
         catalog.StepStarted: _step_started,
         catalog.StepCompleted: _step_completed,
         catalog.StepFailed: _step_failed,

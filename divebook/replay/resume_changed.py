@@ -46,7 +46,7 @@ from divebook.replay.what_if import (
 )
 from divebook.report.model import Items, Report
 from divebook.report.shown import Shown
-from divebook.runtime.forks import made_again, point_before
+from divebook.runtime.forks import ForkSource, made_again, point_before
 from divebook.runtime.manager import Control
 from divebook.runtime.run import Run
 from divebook.text.format import plural, price
@@ -177,7 +177,7 @@ def kept_by(execution: Run, control: Control, workflow: Workflow) -> Kept:
     undone = undone_in(events, is_left=True)
     end = end if undone is None else min(end, undone.before)
     # Events that were recorded together stay together, so the fork point may be earlier. Event 1 is always kept.
-    at = point_before(events, max(1, min(end, len(events))))
+    at = point_before(ForkSource(execution.store, execution.id), min(end, len(events)))
     _require_no_changes_after(events, at)
     return Kept(at, verification.divergence)
 

@@ -36,7 +36,6 @@ from typing import Any, Protocol
 
 from divebook.definitions.definition import Workflow
 from divebook.definitions.functions import CURRENT
-from divebook.engine.checkpoint import load_state
 from divebook.engine.decide import decide_cancellation, decide_leaving, decide_opening, decide_resumption
 from divebook.engine.evolve import fold, fold_records
 from divebook.engine.inbox import facts_of, questions_of
@@ -57,7 +56,14 @@ from divebook.report.hints import advised
 from divebook.runtime.clock import Chance, Clock, Ids
 from divebook.runtime.commit import StoreCalls
 from divebook.runtime.concurrency import STRAND
-from divebook.runtime.forks import entered_workflow, opening_in, recorded_opening, recorded_workflow, workflow_in
+from divebook.runtime.forks import (
+    entered_workflow,
+    folded,
+    opening_in,
+    recorded_opening,
+    recorded_workflow,
+    workflow_in,
+)
 from divebook.runtime.journal import Journal
 from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.runtime.loop import ENGINE, STOP_SECONDS, StoreSession, copy_error, copy_outcome
@@ -1126,28 +1132,6 @@ class ExecutionRegistry:
         state = folded(self.store, execution_id)
         shared().learn(state.inputs)  # before any input is shown
         return questions_of(state, self.store.inbox(execution_id, state.taken), self._clock.now()).values()
-
-
-def folded(store: EventStore, execution_id: str) -> ExecutionState:
-    """Return the state of an execution: the newest checkpoint, with the later events folded into it."""
-    state = _checkpointed_state(store, execution_id)
-    later = store.read_records(execution_id, after=0 if state is None else state.last_sequence)
-    return fold_records(execution_id, later, state)
-
-
-def _checkpointed_state(store: EventStore, execution_id: str) -> ExecutionState | None:
-    """Return the state in the newest checkpoint of an execution. Return None if it has no checkpoint, or if the
-    checkpoint does not match the log.
-    """
-    checkpoint = store.checkpoint(execution_id)
-    if checkpoint is None:
-        return None
-    sequence, raw = checkpoint
-    # Id and sequence number are compared as well, since a checkpoint is only a cache and may not match the log.
-    state = load_state(raw, functools.partial(store.facts, execution_id))
-    return (
-        state if state is not None and (state.execution_id, state.last_sequence) == (execution_id, sequence) else None
-    )
 
 
 def _readable_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:

@@ -14,14 +14,17 @@ A second part finds the recorded calls of changed functions (`reached`), which d
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from divebook.definitions.definition import Sketch, Workflow, sketch_of
 from divebook.definitions.functions import bind_changed
 from divebook.definitions.json_schemas import FITTING
-from divebook.engine.evolve import fold
+from divebook.engine.checkpoint import load_state
+from divebook.engine.evolve import fold_records
 from divebook.engine.forks import Change, opened_as, snapped
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import (
@@ -32,7 +35,7 @@ from divebook.engine.operations import (
     TOOL_CALL,
     operation_name,
 )
-from divebook.engine.state import ExecutionState, OpenStep, require_kept, undone_in
+from divebook.engine.state import ExecutionState, OpenStep, Undone, require_kept, undone_in
 from divebook.errors import UNFIT, CorruptStoreError, NewerStoreError, SetupError
 from divebook.events import catalog
 from divebook.events.event import Event, Record
@@ -42,6 +45,7 @@ from divebook.questions.question import PENDING
 from divebook.report.hints import advised
 from divebook.stores.append import Batch, Durability
 from divebook.stores.base import EventStore
+from divebook.stores.history import PAGE, History
 from divebook.stores.leases import Owner
 
 # --- fork points -----------------------------------------------------------------------------------------------------
@@ -51,7 +55,57 @@ _FROM_EARLIER = frozenset({"inputs", "prompts", "model", "definition"})
 """The parts of a change that also take effect from any earlier event."""
 
 
-def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, reaching_back: bool = False) -> int:
+class ForkSource:
+    """Log that is to be forked. Its events are read when they are needed, and its states start from checkpoints.
+
+    Parameters
+    ----------
+    events
+        The events that count, if not all of the log: those before its first damaged event.
+    """
+
+    def __init__(self, store: EventStore, execution_id: str, events: Sequence[Event] | None = None) -> None:
+        self._store = store
+        self.execution_id = execution_id
+        self._is_whole = events is None
+        self.log: Sequence[Event] = store.history(execution_id) if events is None else events
+        """The events, each read when it is accessed."""
+        self._states: dict[int, ExecutionState] = {}
+
+    @cached_property
+    def events(self) -> Sequence[Event]:
+        """All events, read at once, for a search in the whole log. They have no ids."""
+        return self.log.at_once() if isinstance(self.log, History) and len(self.log) > PAGE else [*self.log]
+
+    @cached_property
+    def openings(self) -> Sequence[Event]:
+        """Opening events: the start of the execution, and the event of each fork."""
+        if self._is_whole:
+            return recorded_openings(self.execution_id, self._store)
+        return [
+            event for event in self.log if isinstance(event.data, catalog.ExecutionStarted | catalog.ExecutionForked)
+        ]
+
+    def state_at(self, at: int) -> ExecutionState:
+        """Return the state of the execution after event `at`."""
+        if at not in self._states:
+            self._states[at] = folded(self._store, self.execution_id, at)
+        return self._states[at]
+
+    def snapped(self, at: int) -> int:
+        """Return the event nearest to `at` after which the execution can be forked; see
+        `divebook.engine.forks.snapped`.
+        """
+        return snapped(self.log, at, self.state_at)
+
+    def undone(self) -> Undone | None:
+        """Return a description of the work that is rolled back or will be. Return None if no work is."""
+        # A fork does not share the rollback of its source, so that the newest state tells whether there is one.
+        is_rolled_back = self.state_at(len(self.log)).rolling_back is not None
+        return undone_in(self.events) if is_rolled_back else None
+
+
+def live_point_of(source: ForkSource, at: int | None, change: Change, *, reaching_back: bool = False) -> int:
     """Return the fork point (see `point_of`) for a fork that makes external calls. If it would lie inside or after work
     that was rolled back, it is moved to the event before that work.
 
@@ -60,29 +114,29 @@ def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, re
     SetupError
         As for `point_of`; or the change or the event requires effects that are already rolled back.
     """
-    point = point_of(events, at, change, reaching_back=reaching_back)
-    undone = undone_in(events)
+    point = point_of(source, at, change, reaching_back=reaching_back)
+    undone = source.undone()
     if undone is None or point <= undone.before:
         return point
     # Only a fork point that the caller did not choose is moved, and only if the whole change also takes effect
     # earlier.
     if at is not None or not _FROM_EARLIER.issuperset(change.named):
-        require_kept(events, point)
-    return point_before(events, max(1, undone.before))
+        require_kept(source.events, point)
+    return point_before(source, undone.before)
 
 
-def point_before(events: Sequence[Event], end: int) -> int:
+def point_before(source: ForkSource, end: int) -> int:
     """Return the last possible fork point at or before event `end`. Events that were recorded together cannot be
     separated. If there is none, return the first possible one.
     """
-    at = end
+    at = end = max(1, end)
     # Example: events 4 to 6 belong together and `end` is 5. `snapped` returns 6 for 5 and for 4, and 3 for 3.
-    while (point := snapped(events, at)) > end and at > 1:
+    while (point := source.snapped(at)) > end and at > 1:
         at -= 1
     return point
 
 
-def point_of(events: Sequence[Event], at: int | None, change: Change, *, reaching_back: bool = False) -> int:
+def point_of(source: ForkSource, at: int | None, change: Change, *, reaching_back: bool = False) -> int:
     """Return the fork point: the sequence number of the last event that a fork shares with its source.
 
     With `at`, that is event `at`, moved to the end of the events recorded together with it. Otherwise it is the last
@@ -91,29 +145,26 @@ def point_of(events: Sequence[Event], at: int | None, change: Change, *, reachin
     that last set it, for a prompt the event before its step is first entered, for anything else event 1. If several
     apply, the first one is used.
 
-    Parameters
-    ----------
-    events
-        The log from event 1.
-
     Raises
     ------
     SetupError
         The event does not exist. With `reaching_back` also: the log lacks the changed call, question or variable, or a
         variable is set again after the fork point of the rest of the change.
     """
+    last = len(source.log)
     if at is not None:
         number: object = at  # user input may be of any type
-        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(events):
-            raise SetupError(f"an execution is forked after one of its events, 1 to {len(events)}, not {number!r}")
-        return snapped(events, number)
-    ends = _before_ends(events, change)
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= last:
+            raise SetupError(f"an execution is forked after one of its events, 1 to {last}, not {number!r}")
+        return source.snapped(number)
+    # Only results and answers are searched for in the log.
+    ends = _before_ends(source.events, change) if change.results or change.answers else {}
     points = list(ends.values())
     if reaching_back:
-        points += _before_effects(events, change, ends.keys())
+        points += _before_effects(source, change, ends.keys())
         # The change needs one fork point for all its parts, so the earliest one is used.
-        _require_one_point(events, change, min(points, default=1))
-    return snapped(events, min(points, default=1 if reaching_back else len(events)))
+        _require_one_point(source, change, min(points, default=1))
+    return source.snapped(min(points, default=1 if reaching_back else last))
 
 
 def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
@@ -132,7 +183,7 @@ def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
     return ends
 
 
-def _before_effects(events: Sequence[Event], change: Change, ended: Container[str]) -> Iterator[int]:
+def _before_effects(source: ForkSource, change: Change, ended: Container[str]) -> Iterator[int]:
     """Yield the latest possible fork point for each part of a fork's change (an input, a prompt, a variable and so on):
     the last event after which a fork can begin so that this part still takes full effect.
 
@@ -144,26 +195,28 @@ def _before_effects(events: Sequence[Event], change: Change, ended: Container[st
     if change.inputs or change.model or change.definition:
         yield 1
     for step in change.prompts:
-        yield next((e.sequence - 1 for e in events if isinstance(e.data, catalog.StepStarted) and e.step == step), 1)
+        entries = (e.sequence for e in source.events if isinstance(e.data, catalog.StepStarted) and e.step == step)
+        yield next(entries, 2) - 1
     parts = [("variable", name) for name in change.variables]
     parts += [("operation", name) for name in change.results if name not in ended]
     parts += [("question", name) for name in change.answers if name not in ended]
     # The last event that set or started each part, because later entries replace earlier ones.
-    last = {part: event.sequence for event in events for part in _introduced_parts(event.data)} if parts else {}
+    events = source.events if parts else ()
+    last = {part: event.sequence for event in events for part in _introduced_parts(event.data)}
     for kind, name in parts:
         if (kind, name) not in last:
             raise SetupError(
-                f"{kind} {name!r} of execution {events[0].execution_id} cannot be changed: its log has nothing of that "
+                f"{kind} {name!r} of execution {source.execution_id} cannot be changed: its log has nothing of that "
                 "name; look at its events"
             )
         yield last[kind, name]
 
 
-def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None:
+def _require_one_point(source: ForkSource, change: Change, at: int) -> None:
     """Raise `SetupError` if a variable that the fork changes is set again after event `at`, the fork point, so that its
     change would be lost.
     """
-    for event in events[at:] if change.variables else ():
+    for event in source.events[at:] if change.variables else ():
         for kind, name in _introduced_parts(event.data):
             if kind == "variable" and name in change.variables:
                 raise SetupError(
@@ -203,6 +256,13 @@ def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionS
     CorruptStoreError
         The log does not begin or continue correctly.
     """
+    return opening_in(execution_id, recorded_openings(execution_id, store))
+
+
+def recorded_openings(execution_id: str, store: EventStore) -> list[Event]:
+    """Return the opening events of an execution from the store: its start, and the event of each fork. Errors are those
+    of `recorded_opening`.
+    """
     # Each fork event names the opening event before it, so the openings are read from the newest to the oldest.
     openings: list[Event] = []
     number = store.record(execution_id).opened
@@ -210,7 +270,7 @@ def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionS
     while not openings or (isinstance(openings[0].data, catalog.ExecutionForked) and number < openings[0].sequence):
         openings[:0] = store.read(execution_id, number - 1, 1)
         number = getattr(openings[0].data, "previous", 1) if openings else 1
-    return opening_in(execution_id, openings)
+    return openings
 
 
 def opening_in(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStarted:
@@ -256,6 +316,37 @@ def _first(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStart
 def entered_workflow(name: str, events: Sequence[Event]) -> Sketch:
     """Return a sketch of a workflow (its name, and the steps that some events have entered). A sketch cannot be run."""
     return sketch_of(name, ((e.step, e.data.step_type) for e in events if isinstance(e.data, catalog.StepStarted)))
+
+
+# --- states ----------------------------------------------------------------------------------------------------------
+
+
+def folded(store: EventStore, execution_id: str, at: int = sys.maxsize) -> ExecutionState:
+    """Return the state of an execution after event `at`, or the newest one: the state of the last checkpoint until
+    then, with the later events folded into it.
+    """
+    state = _checkpointed_state(store, execution_id, at)
+    later = store.read_records(execution_id, 0 if state is None else state.last_sequence, at)
+    # A record may continue after that event.
+    return fold_records(execution_id, (record.until(at) for record in later), state)
+
+
+def _checkpointed_state(store: EventStore, execution_id: str, at: int) -> ExecutionState | None:
+    """Return the state in the checkpoint of an execution. Return None if it has none up to event `at`, or if the
+    checkpoint does not match the log.
+    """
+    checkpoint = store.checkpoint(execution_id)
+    if checkpoint is None or checkpoint[0] > at:
+        return None
+    sequence, raw = checkpoint
+    # Id and sequence number are compared as well, since a checkpoint is only a cache and may not match the log.
+    state = load_state(raw, partial(store.facts, execution_id))
+    return (
+        state if state is not None and (state.execution_id, state.last_sequence) == (execution_id, sequence) else None
+    )
+
+
+# --- calls of changed functions ---------------------------------------------------------------------------------------
 
 
 FUNCTION_KINDS = {ACTION_EXECUTION: "action", STEP_EXECUTION: "step"}
@@ -373,26 +464,37 @@ def prefix_of(
     CorruptStoreError
         The log is damaged before the event.
     """
-    events, damage = store.read_sound(source)
-    # A fork before the damage is possible, because it needs only the events before its fork point.
-    if damage is not None and (not events or (at is not None and at > len(events))):
-        raise damage
+    try:
+        return _prefix(ForkSource(store, source), at, change, reaching_back=reaching_back, is_live=is_live)
+    except (CorruptStoreError, NewerStoreError):
+        events, damage = store.read_sound(source)
+        # A fork before the damage is possible, because it needs only the events before its fork point.
+        if damage is not None and (not events or (at is not None and at > len(events))):
+            raise damage from None
+        return _prefix(ForkSource(store, source, events), at, change, reaching_back=reaching_back, is_live=is_live)
+
+
+def _prefix(source: ForkSource, at: int | None, change: Change, *, reaching_back: bool, is_live: bool) -> Prefix:
     find_point = live_point_of if is_live else point_of
-    point = find_point(events, at, change, reaching_back=reaching_back)
+    point = find_point(source, at, change, reaching_back=reaching_back)
     requested = change
     # The changes of earlier forks may need an even earlier fork point, before which there may be further forks.
-    while at is None and (change_of_all := _with_earlier_forks(events[point:], requested)) != change:
+    while at is None:
+        earlier = [event for event in source.openings if event.sequence > point]
+        change_of_all = _with_earlier_forks(earlier, requested)
+        if change_of_all == change:
+            break
         change = change_of_all
-        point = find_point(events, None, change, reaching_back=reaching_back)
-    at = point
-    shared = events[:at]
-    state = fold(source, shared)
-    opening = opening_in(source, shared)
-    kinds = (catalog.ExecutionStarted, catalog.ExecutionForked)
-    opened = max(event.sequence for event in shared if isinstance(event.data, kinds))
+        point = find_point(source, at, change, reaching_back=reaching_back)
+    state = source.state_at(point)
+    openings = [event for event in source.openings if event.sequence <= point]
+    opening = opening_in(source.execution_id, openings)
+    # Without a recorded definition, the workflow is a sketch of the entered steps.
+    shared = source.events[:point] if opening.definition is None else ()
     if change != requested:
         change = _known_at(state, change, requested)
-    return Prefix(source, at, state, workflow_in(source, opening, shared), opened, change)
+    workflow = workflow_in(source.execution_id, opening, shared)
+    return Prefix(source.execution_id, point, state, workflow, openings[-1].sequence, change)
 
 
 def _known_at(state: ExecutionState, change: Change, requested: Change) -> Change:
@@ -506,10 +608,7 @@ def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, dur
     # The record also has events after the fork point. Records are shared as a whole, so its beginning is copied.
     if shared >= forked.sequence:
         shared = last.sequence - 1
-        facts = last.facts[: forked.sequence - last.sequence]
-        # A fact about a whole path, such as `path_started`, has no step, although its record may have one.
-        step = last.step_of(facts[0]) if len(facts) == 1 else last.step
-        rows.insert(0, replace(last, execution_id=forked.execution_id, facts=facts, step=step))
+        rows.insert(0, replace(last.until(at), execution_id=forked.execution_id))
     return Batch(
         forked.execution_id, shared, rows, acquire=owner, durability=durability, source=source if shared else None
     )

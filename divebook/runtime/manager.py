@@ -68,9 +68,8 @@ from divebook.runtime.driver import (
     DriverDependencies,
     ExecutionRegistry,
     LoadedLog,
-    folded,
 )
-from divebook.runtime.forks import first_batch
+from divebook.runtime.forks import first_batch, folded
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.loop import ENGINE, STOP_SECONDS, LeftError, StoreSession, copy_outcome
 from divebook.runtime.messages import Annotating, Answering, this_person

@@ -57,7 +57,7 @@ from divebook.questions import Question
 from divebook.questions.answer import Typed
 from divebook.questions.question import CONFIRMATION, example_answer, expected_answer
 from divebook.questions.question import address_of as wording_address_of
-from divebook.runtime.driver import folded
+from divebook.runtime.forks import folded
 from divebook.runtime.manager import has_news
 from divebook.runtime.run import Run
 from divebook.stores.follow import follow

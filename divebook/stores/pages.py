@@ -83,8 +83,9 @@ class EventPage(NamedTuple):
 
     def has_type(self, names: Collection[str]) -> Numbers:
         """Return a boolean array with one element per event: True if the type of the event is one of `names`."""
-        matches: Numbers = np.array([kind in names for kind in self.types.dictionary.to_pylist()], dtype=bool)
-        return matches[self.types.indices.to_numpy()]
+        is_named = np.array([name in names for name in self.types.dictionary.to_pylist()], dtype=bool)
+        matches: Numbers = is_named[self.types.indices.to_numpy()]
+        return matches
 
     def where(self, chosen: Numbers) -> EventPage:
         """Return the events for which the boolean array `chosen` is True as a page."""

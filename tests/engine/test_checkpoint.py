@@ -13,6 +13,7 @@ from divebook import Each, Retry, Step, Workflow
 from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import evolve, fold
 from divebook.engine.forks import Change, forked_from, require_reach, snapped
+from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError
 from divebook.events import Event, catalog
@@ -109,7 +110,8 @@ def test_every_state_of_a_recorded_log_and_of_its_forks_comes_back(file):
     for event in log:
         states.append(evolve(states[-1], event))
         assert reloaded(states[-1], log) == states[-1], event.sequence
-    for at in {max(1, snapped(log, rng.randint(1, len(log)))) for _ in range(12)} | {snapped(log, len(log))}:
+    points = [rng.randint(1, len(log)) for _ in range(12)]
+    for at in {max(1, snapped(log, point, states.__getitem__)) for point in (*points, len(log))}:
         state = states[at]
         change = random_change(rng, state)
         require_reach(change, state)
@@ -124,11 +126,23 @@ def test_every_state_of_a_recorded_log_and_of_its_forks_comes_back(file):
             assert reloaded(state, fork) == state, (at, change)
 
 
+def found_in_all_events(log, at):
+    """Return the point of a fork near an event as the types of all events before it say."""
+    at = snapped(log, at, lambda _: ExecutionState("exec_1"))  # of a state that says nothing
+    turns = [event for event in log[:at] if type(event.data) in STATUS_AFTER]
+    while turns and STATUS_AFTER[type(turns[-1].data)] in TERMINAL:
+        at = turns.pop().sequence - 1
+    undone = (event.sequence for event in log[:at] if isinstance(event.data, catalog.RollbackStarted))
+    return min(undone, default=at + 1) - 1
+
+
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.name.partition(".")[0])
 def test_a_fork_begins_with_the_state_that_the_fold_of_the_shared_events_has_under_its_id(file):
     log = (log_of(file) if file.suffix == ".gz" else read(file)).events
     rng = random.Random(file.name)
-    for at in {max(1, snapped(log, rng.randint(1, len(log)))) for _ in range(20)}:
+    for point in {rng.randint(1, len(log)) for _ in range(20)}:
+        at = max(1, snapped(log, point, lambda at: fold(log[0].execution_id, log[:at])))
+        assert at == max(1, found_in_all_events(log, point)), point
         source = fold(log[0].execution_id, log[:at])
         data = catalog.ExecutionForked(
             source.execution_id,

@@ -4,8 +4,10 @@ import pytest
 
 from divebook.definitions.definition import Workflow
 from divebook.definitions.step import Step
+from divebook.engine.evolve import fold
 from divebook.engine.forks import Change, opened_as, require_reach, snapped
 from divebook.engine.lifecycle import violations
+from divebook.engine.state import ExecutionState
 from divebook.errors import DefinitionError, SetupError, UnstorableValueError
 from divebook.events import catalog
 from tests.engine.history import begun, events, reloaded, state_after, step
@@ -178,15 +180,19 @@ def test_model_code_bounds_and_who_asks_are_those_of_the_newest_opening():
     assert (state.bounds.max_llm_calls, dict(state.identity)) == (3, {"user_id": "u"})
 
 
+def state_in(log):
+    return lambda at: fold(log[0].execution_id, log[:at])
+
+
 def test_the_end_of_the_source_is_not_shared():
     log = events(*begun(), (catalog.PathFailed("no"), "main"), catalog.ExecutionFailed("no"))
-    assert snapped(log, 4) == 3
+    assert snapped(log, 4, state_in(log)) == 3
 
 
 def test_what_people_say_after_the_end_does_not_bring_the_end_into_a_fork():
     said = catalog.ExecutionAnnotated(note="good")
     log = events(*begun(), (catalog.PathCompleted("a"), "main"), catalog.ExecutionCompleted(), said, said)
-    assert [snapped(log, at) for at in (3, 4, 5, 6)] == [3, 3, 3, 3]
+    assert [snapped(log, at, state_in(log)) for at in (3, 4, 5, 6)] == [3, 3, 3, 3]
 
 
 def test_no_rule_is_cut_in_half():
@@ -198,7 +204,8 @@ def test_no_rule_is_cut_in_half():
         (catalog.OperationFailed("op_1", "timer", 0, "no"), catalog.StepRetried()),
     ]
     for pair in facts:
-        assert [snapped(events(*begun(), *pair), number) for number in (2, 3, 4)] == [2, 4, 4]
+        log = events(*begun(), *pair)
+        assert [snapped(log, number, lambda _: ExecutionState("exec_1")) for number in (2, 3, 4)] == [2, 4, 4]
 
 
 def test_a_log_with_a_fork_in_it_is_sound():
