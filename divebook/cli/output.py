@@ -110,15 +110,15 @@ def one_line(text: str, width: int | None = None) -> str:
 
 
 def as_json(data: Any, *, indent: int | None = None) -> str:
-    """Return data as JSON text, with secrets replaced and control characters escaped. Parsing the text returns equal
-    data, apart from secrets.
+    """Return data as JSON text, with secrets replaced and control characters escaped. Values have the form in which
+    they can be given back as inputs (`divebook.events.codec.json_form`).
 
-    Frames and similar values are described in a few words; ``divebook export`` writes them in full.
+    Frames are described in a few words; ``divebook export`` writes them in full.
     """
-    from divebook.events.codec import encode_shown
+    from divebook.events.codec import json_form
 
     # Through JSON first: the redaction works on plain data.
-    plain = secrets.documents(json.loads(encode_shown(data, tagged=True)))
+    plain = secrets.documents(json_form(data, has_frames=False))
     return json_escaped(json.dumps(plain, ensure_ascii=False, indent=indent))
 
 

@@ -23,7 +23,7 @@ import orjson
 
 from divebook.errors import CorruptStoreError, DivebookError, InvalidEventError, NewerStoreError, UnstorableValueError
 from divebook.events.catalog import PAYLOADS, Mutation, Payload, StateMutated
-from divebook.events.classes import Instance
+from divebook.events.classes import Instance, Member, PluginValue
 from divebook.events.event import Event, to_microseconds, validate
 from divebook.events.payload import WHOLE, declared, missing_field, wrong_field
 from divebook.events.recorded import TAG, BigInt, Container, NonFinite, Recorded, StandardValue, TaggedDict
@@ -98,6 +98,20 @@ def encode_shown(data: Any, *, tagged: bool = False) -> bytes:
         Keep dates, bytes and infinities in tagged form, so that a program can tell them from strings.
     """
     return orjson.dumps(data, default=_tagged_description if tagged else _description, option=_JSON_OPTIONS)
+
+
+def plain_shown(data: Any) -> Any:
+    """Return normalized data as `encode_shown` shows it, but with instances and enum members as plain data, as which
+    they can be given back as input: an enum member as its value, an instance as its fields.
+
+    >>> plain_shown({"colour": Member("shop.Colour", "RED", "red")})
+    {'colour': 'red'}
+    """
+
+    def plain_or_description(value: Any) -> Any:
+        return value.plain() if isinstance(value, Instance | Member | PluginValue) else _description(value)
+
+    return json.loads(orjson.dumps(data, default=plain_or_description, option=_JSON_OPTIONS))
 
 
 def _tagged_description(value: Any) -> Any:
@@ -619,33 +633,29 @@ def readable(value: Any, *, indent: int | None = None) -> str:
         return visible(value)
     if type(value) is int:
         return str(value)
-    data = json.loads(encode_shown(normalize(value)))
+    data = plain_shown(normalize(value))
     return visible(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=indent))
 
 
-def json_form(value: Any) -> Any:
+def json_form(value: Any, *, has_frames: bool = True) -> Any:
     """Return a value as plain JSON data for other programs. All exports of results use this conversion.
 
     Dates, times, decimals, fractions, paths, UUIDs and addresses become strings, a timedelta an ISO 8601 duration
     (``PT90S``); bytes become base64; NaN and infinities null; a tuple or set becomes a list; a key of a mapping becomes
     a string; a dataclass, pydantic model or named tuple becomes an object, an enum its value; a frame becomes a list of
-    records. A value without such a form, such as a frame that is too large for a list, becomes a string that describes
-    it.
+    records, or with `has_frames` false its description. A value without such a form, such as a frame that is too large
+    for a list, becomes a string that describes it.
 
     >>> json_form({1: (float("nan"), b"a", Decimal("0.10"))})
     {'1': [None, 'YQ==', '0.10']}
     """
-    return _json_form(normalize(value))
+    return _json_form(normalize(value), has_frames=has_frames)
 
 
-def _json_form(value: Any) -> Any:
+def _json_form(value: Any, *, has_frames: bool = True) -> Any:
     match value:
         case Recorded():
-            # Each form opens into plainer forms. One that has none, such as a huge frame, is described instead.
-            try:
-                return _json_form(value.plain())
-            except (ValueError, DivebookError):
-                return value.summary()
+            return _json_form_of_recorded(value, has_frames=has_frames)
         case float():
             return float(value) if math.isfinite(value) else None
         case bytes():
@@ -657,10 +667,20 @@ def _json_form(value: Any) -> Any:
         case Decimal():
             return str(value)
         case dict():
-            return {_json_key(key): _json_form(item) for key, item in value.items()}
+            return {_json_key(key): _json_form(item, has_frames=has_frames) for key, item in value.items()}
         case list() | tuple():
-            return [_json_form(item) for item in value]
+            return [_json_form(item, has_frames=has_frames) for item in value]
     return value if value is None or isinstance(value, str | int) else str(value)
+
+
+def _json_form_of_recorded(value: Recorded, *, has_frames: bool) -> Any:
+    if value.tag == "arrow" and not has_frames:
+        return value.summary()
+    # Each form opens into plainer forms. One that has none, such as a huge frame, is described instead.
+    try:
+        return _json_form(value.plain(), has_frames=has_frames)
+    except (ValueError, DivebookError):
+        return value.summary()
 
 
 def _duration(value: timedelta) -> str:

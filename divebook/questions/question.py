@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from divebook.errors import missing_attribute
 from divebook.events.catalog import InterruptResolved
-from divebook.events.codec import encode_shown, readable
+from divebook.events.codec import encode_shown, plain_shown, readable
 from divebook.events.event import to_datetime
 from divebook.events.values import normalize
 
@@ -289,6 +289,7 @@ def with_originals(answer: Any, recorded: Any) -> Any:
         return answer
     # Values are displayed with or without tags for their types, and some as `str` shows them.
     forms = [json.loads(encode_shown(recorded, tagged=tagged)) for tagged in (False, True)]
+    forms.append(plain_shown(recorded))
     if answer in (*forms, str(recorded)):
         return recorded
     reader = next((read for kind, read in _READERS if isinstance(recorded, kind)), None)

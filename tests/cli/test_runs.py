@@ -7,6 +7,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.commands.parameters import Origin, Status
 from divebook.engine.lifecycle import SHOWN_STATUSES
+from divebook.events import classes
 from divebook.events.catalog import ORIGINS, ExecutionStarted
 from divebook.stores import open_store
 from tests.cli.conftest import write
@@ -324,3 +325,62 @@ def test_a_list_that_leaves_runs_out_says_how_many_there_are(folder, divebook):
     assert "2 of 3 runs; all of them: divebook runs --limit 0" in listed.stderr
     assert json.loads(divebook("runs", "--limit", "2", "--json", "--store", "runs.db").stdout)["total"] == 3
     assert "runs; all" not in divebook("runs", "--limit", "0", "--store", "runs.db").stderr
+
+
+TYPED = """
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+
+from divebook import workflow
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass
+class Point:
+    x: int
+    at: date
+    colour: Colour = Colour.RED
+
+
+@workflow
+async def typed(
+    ctx,
+    colour: Colour = Colour.RED,
+    point: Point = Point(1, date(2026, 1, 2)),
+    amount: Decimal = Decimal("1.50"),
+    day: date = date(2026, 1, 2),
+    at: datetime = datetime(2026, 1, 2, 3, 4),
+    path: Path = Path("a"),
+    several: list[Colour] = [Colour.RED],
+    wait: timedelta = timedelta(minutes=5),
+):
+    return [colour, point, amount, day, at, path, several, wait]
+"""
+
+
+def test_inputs_are_shown_in_the_form_in_which_they_can_be_given_again(divebook, folder, monkeypatch):
+    """By the process that has their classes and by another one, as JSON and as text."""
+    file = write(folder / "typed.py", TYPED)
+    run = json.loads(divebook("run", file, "--json").stdout)
+    monkeypatch.setattr(classes, "_ALLOWED", {})
+    shown = json.loads(divebook("show", run["id"], "--json").stdout)
+    assert (shown["inputs"], shown["outputs"]) == (run["inputs"], run["outputs"])
+    assert run["inputs"]["colour"] == "red"
+    assert run["inputs"]["point"] == {"x": 1, "at": "2026-01-02", "colour": "red"}
+    assert "$type" not in json.dumps(run)
+
+    text = divebook("show", run["id"]).stdout
+    lines = dict(line.strip().split(" = ", 1) for line in text.splitlines() if " = " in line)
+    # A duration is shown to people as Python writes it.
+    assert lines.pop("wait") == "0:05:00"
+    assert lines["colour"] == "red"
+    forms = {name: value if isinstance(value, str) else json.dumps(value) for name, value in run["inputs"].items()}
+    for values in (forms, {name: text for name, text in lines.items() if name in forms}):
+        again = json.loads(divebook("run", file, "--json", *[f"{name}={text}" for name, text in values.items()]).stdout)
+        assert (again["inputs"], again["outputs"]) == (run["inputs"], run["outputs"])
