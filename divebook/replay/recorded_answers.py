@@ -44,6 +44,7 @@ from divebook.engine.operations import (
     VERDICT,
     VERSION_DECISION,
 )
+from divebook.engine.retries import NAMES_OF_BLOCKED
 from divebook.engine.state import undone_in
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash
@@ -153,7 +154,7 @@ class RecordedAnswers:
             return self._run_or_stop(request)
         if kind == TOOL_CALL and options.done is not None:  # its model is to hear of it, and may do something else
             return PolicyAnswer(_end(request, options.done(self._blocked)), {"blocked": self._blocked})
-        failed = catalog.OperationFailed(request.operation_id, kind, error=self._blocked)
+        failed = catalog.OperationFailed(request.operation_id, kind, error=self._blocked, error_names=NAMES_OF_BLOCKED)
         return PolicyAnswer(failed, {"blocked": self._blocked})
 
     def settled(self, question: Question) -> Settled | None:

@@ -8,7 +8,7 @@ import pytest
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.definitions import step, workflow
-from divebook.errors import ReplayMismatchError, SetupError, SourceGoneError
+from divebook.errors import OperationError, ReplayMismatchError, SetupError, SourceGoneError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
@@ -346,3 +346,50 @@ def test_a_what_if_whose_source_was_deleted_says_so_and_stays_as_it_is():
         assert environment.store.leases() == []
         with pytest.raises(SourceGoneError):  # and not that this process drives it
             environment.run_of(found.id).resume().wait(20)
+
+
+@step(retry=3)
+async def doubled(x: int) -> int:
+    return await double(x)
+
+
+@workflow
+async def retries_a_call(ctx, n: int):
+    return await doubled(n)
+
+
+@workflow
+async def catches_a_call(ctx, n: int):
+    try:
+        return await doubled(n)
+    except OperationError as error:
+        return str(error)
+
+
+RETRIED = {
+    "a step": Workflow(
+        "w", line("one", one=Step("one", action="double", parameters={"x": "$(inputs.n)"}, retry=3)), inputs=["n"]
+    ),
+    "an item": Workflow(
+        "w",
+        [Step("one", action="double", parameters={"x": "${i}"}, retry=3, each=Each("$([inputs.n])", as_="i"))],
+        inputs=["n"],
+    ),
+    "a call": retries_a_call,
+    "a caught call": catches_a_call,
+}
+
+
+@pytest.mark.parametrize("name", RETRIED)
+def test_a_call_that_is_not_executed_is_not_tried_again(name):
+    flow = RETRIED[name]
+    with world() as environment:
+        source, _ = ran(environment, flow, {"n": 2})
+        found = source.what_if({"inputs": {"n": 3}})
+        tried = source.try_step(flow.steps[0].name, inputs={"n": 3})
+        for run in (found.run, *tried.runs):
+            ends = Counter(type(event.data) for event in run.history())
+            assert (ends[catalog.OperationFailed], ends[catalog.StepRetried]) == (1, 0)
+        assert found.blocked == 1
+        assert found.run.status == ("completed" if name == "a caught call" else "failed")
+        assert not CALLS
