@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic_ai
 from pydantic import ValidationError
-from pydantic_ai.capabilities import AbstractCapability, ModelFallback
+from pydantic_ai.capabilities import ModelFallback
 from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import ModelRetry, UnexpectedModelBehavior, UsageLimitExceeded
 from pydantic_ai.messages import (
@@ -27,12 +27,12 @@ from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameter
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings, ToolChoice
-from pydantic_ai.tools import RunContext, Tool
+from pydantic_ai.tools import Tool
 from pydantic_ai.usage import UsageLimits
 
 from divebook.agents.budget import TurnBudget
 from divebook.agents.clients import CLIENTS
-from divebook.agents.durability import ENGINE, DivebookDurability, require_closed
+from divebook.agents.durability import ENGINE, DivebookDurability, RequestRule, require_closed
 from divebook.agents.models import RECORDED, tokens_of, tokens_of_definitions
 from divebook.agents.request_record import (
     RequestRecord,
@@ -237,21 +237,23 @@ class AgentLoop:
         # and a placeholder stands for each tool that no longer exists.
         library_tools = [accept_original_calls(_library_tool(tool), original_setting) for tool in tools]
         library_tools += placeholders(original_setting, {tool.name: tool for tool in tools})
-        rounds = LastRound(agent.name, agent.definition.tool_iteration_limit)
+        durability = DivebookDurability(
+            # A recorded request names its model by id, so pydantic-ai must have the models behind a fallback by their
+            # ids.
+            models=_fallbacks(agent.capabilities),
+            rules=[
+                *_tool_choice(agent.definition),
+                *_restoring(original_setting),
+                LastRound(agent.name, agent.definition.tool_iteration_limit),
+            ],
+            is_alone=not agent.capabilities,
+        )
         library = pydantic_ai.Agent(
             await resolved(agent),
             name=agent.name,
             tools=library_tools,
             retries=agent.definition.corrections,
-            capabilities=[
-                *agent.capabilities,
-                *choosing(agent.definition),
-                *_restoring(original_setting),
-                rounds,
-                # A recorded request names its model by id, so pydantic-ai must have the models behind a fallback by
-                # their ids.
-                DivebookDurability(models=_fallbacks(agent.capabilities)),
-            ],
+            capabilities=[*agent.capabilities, durability],
         )
         settings = settings_of(agent.definition)
         return {"library": library, "instructions": self._message.instructions or None, "model_settings": settings}
@@ -266,15 +268,16 @@ class AgentLoop:
         model = await resolved(self._agent)
         assert agent.library is not None  # noqa: S101 - only an agent with a library gets here
         require_closed(agent.library, agent.name)
-        durability = DivebookDurability(name=agent.name, models={agent.model_name: model})
-        capabilities = [*_restoring(original_setting), durability]
+        durability = DivebookDurability(
+            name=agent.name, models={agent.model_name: model}, rules=_restoring(original_setting)
+        )
         settings = ModelSettings(max_retries=0)  # divebook retries, so that the log has each attempt
-        return {"library": agent.library, "model": model, "capabilities": capabilities, "model_settings": settings}
+        return {"library": agent.library, "model": model, "capabilities": [durability], "model_settings": settings}
 
 
-class LastRound(AbstractCapability[Any]):
-    """Capability that limits how many requests of a turn may call tools. After the limit, the model gets one more
-    request, in which it may not call tools.
+class LastRound(RequestRule):
+    """Rule that limits how many requests of a turn may call tools. After the limit, the model gets one more request, in
+    which it may not call tools.
 
     Parameters
     ----------
@@ -288,41 +291,37 @@ class LastRound(AbstractCapability[Any]):
         self._agent = agent
         self._limit = limit
 
-    async def before_model_request(
-        self, ctx: RunContext[Any], request_context: ModelRequestContext
-    ) -> ModelRequestContext:
+    def before_request(self, step: int, request: ModelRequestContext) -> ModelRequestContext:
         """Change the request after the last one that may call tools: tell the model to answer now, and forbid tool
         calls. Earlier requests stay unchanged.
         """
-        # pydantic-ai counts requests from 1.
-        if ctx.run_step <= self._limit:
-            return request_context
-        parameters = request_context.model_request_parameters
+        if step <= self._limit:
+            return request
+        parameters = request.model_request_parameters
         instructions = [*(parameters.instruction_parts or ()), InstructionPart(content=ANSWER_NOW)]
         return replace(
-            request_context,
+            request,
             model_request_parameters=replace(parameters, instruction_parts=instructions),
-            model_settings={**(request_context.model_settings or {}), "tool_choice": "none"},
+            model_settings={**(request.model_settings or {}), "tool_choice": "none"},
         )
 
-    async def after_model_request(
-        self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
-    ) -> ModelResponse:
+    def after_request(self, step: int, request: ModelRequestContext, response: ModelResponse) -> None:
         """Raise `AgentError` if the model calls a tool in its last response of the turn, although tool calls were
         forbidden there. The tool is not called.
         """
+        if step <= self._limit:
+            return
         # Structured output arrives as the call of an output tool. It is the answer, and so it is allowed.
-        outputs = {tool.name for tool in request_context.model_request_parameters.output_tools}
+        outputs = {tool.name for tool in request.model_request_parameters.output_tools}
         called_tools = [call.tool_name for call in response.tool_calls if call.tool_name not in outputs]
         # A model may ignore `tool_choice`, so the limit is checked in the response as well.
-        if ctx.run_step > self._limit and called_tools:
+        if called_tools:
             raise AgentError(
                 self._agent,
-                ctx.run_step,
+                step,
                 f"its model called {called_tools[0]} again after {self._limit} rounds of calls, which was not carried "
                 "out; raise its ToolIterationLimit",
             )
-        return response
 
 
 @contextmanager
@@ -475,17 +474,14 @@ def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[User
 # The key ``ToolChoice`` of an agent's ``ModelSettings`` forces a tool call.
 
 
-def choosing(definition: AgentDefinition) -> list[AbstractCapability[Any]]:
-    """Return the pydantic-ai capabilities for the key ``ToolChoice`` of an agent's definition, which says whether the
-    model must or must not call tools. Return an empty list if the definition does not have the key.
-    """
+def _tool_choice(definition: AgentDefinition) -> list[ChosenTool]:
     settings = definition.model_settings
     return [] if settings is None or settings.tool_choice is None else [ChosenTool(settings.tool_choice)]
 
 
-class ChosenTool(AbstractCapability[Any]):
-    """Capability that applies the key ``ToolChoice`` of an agent's definition: the model may not call tools, must call
-    one, or must call a certain one. A forced tool call applies only to the first request of a turn.
+class ChosenTool(RequestRule):
+    """Rule for the key ``ToolChoice`` of an agent's definition: the model may not call tools, must call one, or must
+    call a certain one. A forced tool call applies only to the first request of a turn.
 
     With a forced call in every request, no turn would end.
     """
@@ -496,18 +492,16 @@ class ChosenTool(AbstractCapability[Any]):
         self._always: ToolChoice = "none" if choice["type"] == "none" else None
         self._first = choices.get(choice["type"])
 
-    async def before_model_request(
-        self, ctx: RunContext[Any], request_context: ModelRequestContext
-    ) -> ModelRequestContext:
+    def before_request(self, step: int, request: ModelRequestContext) -> ModelRequestContext:
         """Add the agent's tool choice to the settings of a model request. A forced tool call is added only to the first
         request of a turn.
         """
-        choice = self._always or (self._first if ctx.run_step == 1 else None)
+        choice = self._always or (self._first if step == 1 else None)
         if choice is None:
-            return request_context
-        settings = ModelSettings(**(request_context.model_settings or {}))
+            return request
+        settings = ModelSettings(**(request.model_settings or {}))
         settings["tool_choice"] = choice
-        return replace(request_context, model_settings=settings)
+        return replace(request, model_settings=settings)
 
 
 # --- single requests -------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -62,8 +62,14 @@ from pydantic_ai.durable_exec import (
     replay_scope,
 )
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, UserError
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
-from pydantic_ai.models import KnownModelName, Model, ModelRequestParameters, ModelResolutionContext
+from pydantic_ai.messages import AgentStreamEvent, ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.models import (
+    KnownModelName,
+    Model,
+    ModelRequestContext,
+    ModelRequestParameters,
+    ModelResolutionContext,
+)
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.settings import ModelSettings
@@ -113,10 +119,51 @@ ENGINE = "divebook"
 """Name of the engine, and key of its tool metadata."""
 
 
+class RequestRule:
+    """Rule of divebook for the model requests of a turn. `DivebookDurability` applies the rules of a turn after all
+    capabilities of the agent.
+
+    Rules are not capabilities of their own, because pydantic-ai calls every hook of each capability with a new copy of
+    the run context, about 15 times a request (``python -m benchmarks.calls``).
+    """
+
+    def before_request(self, step: int, request: ModelRequestContext) -> ModelRequestContext:
+        """Return the request to send in place of `request`. `step` is the number of the request in its turn, from 1."""
+        del step
+        return request
+
+    def after_request(self, step: int, request: ModelRequestContext, response: ModelResponse) -> None:
+        """Raise an error for a response that breaks the rule."""
+
+
 class DivebookDurability(BaseDurabilityCapability[Any]):
     """Capability of pydantic-ai that records the model requests and tool calls of an agent as operations while a
     workflow step runs the agent.
+
+    Parameters
+    ----------
+    name
+        Name of the agent; None for the name of the pydantic-ai agent.
+    models
+        Models that a request may name by id, in addition to the model of the agent.
+    rules
+        Rules for the requests, applied in this order.
+    is_alone
+        True if the agent has no other capability, so that nothing changes the model of a request or edits its tools in
+        place.
     """
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        models: Mapping[str, Model] | None = None,
+        rules: Sequence[RequestRule] = (),
+        is_alone: bool = False,
+    ) -> None:
+        super().__init__(name=name, models=models)
+        self._rules = rules
+        self._is_alone = is_alone
 
     engine_spec = DurabilityEngineSpec(
         engine_name=ENGINE,
@@ -175,6 +222,39 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
             # pydantic-ai refuses models that are not registered, and has no method that registers one during a run.
             self._models_by_id[model_id] = turn.fallbacks[model_id] = model
         return model
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    @property
+    def _has_prepare_model_request(self) -> bool:
+        """Whether `prepare_model_request` may change a request. If so, pydantic-ai copies the schemas of all tools for
+        each request (test_a_request_of_an_agent_without_capabilities_does_not_copy_its_tools).
+        """
+        return not self._is_alone
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Let pydantic-ai check the final request, then apply the rules of the turn to it."""
+        request_context = await super().before_model_request(ctx, request_context)
+        for rule in self._rules:
+            request_context = rule.before_request(ctx.run_step, request_context)
+        return request_context
+
+    async def after_model_request(
+        self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
+    ) -> ModelResponse:
+        """Check a response by the rules of the turn."""
+        for rule in self._rules:
+            rule.after_request(ctx.run_step, request_context, response)
+        return response
+
+    def wrap_run_event_stream(
+        self, ctx: RunContext[Any], *, stream: AsyncIterable[AgentStreamEvent]
+    ) -> AsyncIterable[AgentStreamEvent]:
+        """Return the events of a run unchanged: views get the text of responses while they arrive."""
+        del ctx
+        return stream
 
     # --- values that must not differ on replay ---------------------------------------------------------------------
 
@@ -371,7 +451,7 @@ class BoundRequest(_BoundOperation):
         async def call() -> dict[str, Any]:
             nonlocal executed
             executed = True
-            response = self._answer(_with_values(params, turn.policy), request.key)
+            response = self._answer(_with_values(params, turn.policy), request)
             plain = await complete_response(response, model, turn.record.agent, turn.seconds, name=model_name)
             return concise(with_cleaned_text(plain, partial(turn.without_credentials, what="an answer of its model")))
 
@@ -385,18 +465,18 @@ class BoundRequest(_BoundOperation):
         record_durable_unit(executed=executed)
         return _add_response(turn, request, payload)
 
-    async def _answer(self, params: ModelRequestParams, name: str) -> ModelResponse:
+    async def _answer(self, params: ModelRequestParams, request: Described) -> ModelResponse:
         """Send a request with tool names that the provider accepts in place of the real ones. Return the response with
         the real tool names.
         """
-        names = ToolNames.of(params)
+        names = ToolNames.of(params.model_request_parameters, request.called_tools)
         if names is None:
-            return cast("ModelResponse", await self._run_operation(params, name))
+            return cast("ModelResponse", await self._run_operation(params, request.key))
         # The names of streamed parts contain the name of their tool, which is restored on the way to the listener.
         write = WRITE.get()
         token = WRITE.set(None if write is None else names.written(write))
         try:
-            return names.answered(await self._run_operation(names.sent(params), name))
+            return names.answered(await self._run_operation(names.sent(params), request.key))
         finally:
             WRITE.reset(token)
 
@@ -789,18 +869,23 @@ async def _approved(
         # Use the arguments that the person saw.
         shown_arguments = model_arguments = dict((question.data or {})["parameters"])
     function = turn.tools.get(name)
-    call = ToolCall(name, shown_arguments, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
+    agent = turn.record.agent
     # A tool of a supplied toolset has no divebook function: no hints, no server and no files are known.
-    if function is not None:
-        call = replace(
-            call,
-            tool=function.own_name,
+    if function is None:
+        call = ToolCall(name, shown_arguments, agent=agent, mode=IF_DESTRUCTIVE)
+    else:
+        call = ToolCall(
+            function.own_name,
+            shown_arguments,
+            agent=agent,
             server=function.server,
             hints=function.hints,
             asks=function.approval,
             mode=function.confirmation,
+            files=turn.context.files_of(function),
+            fixed=function.fixed,
+            rule_name=function.rule_name,
         )
-        call = replace(call, files=turn.context.files_of(function), fixed=function.fixed, rule_name=function.rule_name)
     definition = tool.tool_def
     # A tool with one pydantic model as its parameter: people see {"order": {...}}, as the function takes it.
     single_argument = _of_single_argument(tool)

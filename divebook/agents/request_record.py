@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import base64
 import operator
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, cast, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast, get_origin
 
 import anyio
 from pydantic import TypeAdapter
@@ -44,7 +44,7 @@ from pydantic_ai.settings import ModelSettings, ThinkingLevel
 from pydantic_ai.usage import RequestUsage
 
 from divebook.agents.models import cost_of, tokens_of
-from divebook.agents.signatures import plain_data
+from divebook.agents.signatures import plain_data, tool_name_of
 from divebook.definitions.resources import AgentDefinition
 from divebook.definitions.resources import ModelSettings as SettingsDefinition
 from divebook.documents.policy import Policy, resolved
@@ -83,11 +83,13 @@ class RequestRecord:
         """Recorded form of each message of the latest request."""
         self._dumped: list[_DumpedMessage] = []
         """Recorded form of each message with the message object. Earlier turns of the conversation are not included."""
-        self._copied_content = _ContentCopy.of_all(())
+        self._copied_content = _ContentCopy(None)
         """Copy of the content of all these messages."""
         self._sent: list[ModelMessage] = []
         self._tokens = 0
         """Upper estimate of their tokens."""
+        self._called_tools: set[str] = set()
+        """Names of the tools that they call."""
         self._answers: dict[int, Any] = {}
         """Content of each response when it arrived, by request number."""
         self._results: dict[str, tuple[str, Any] | None] = {}
@@ -111,22 +113,19 @@ class RequestRecord:
         previous_marks = self._marks
         # The usual case: the request adds messages to those of the previous one.
         if self._dumped and self._extends_previous(messages):
-            added = [self._dump(message) for message in messages[len(self._dumped) :]]
-            self._dumped += added
-            self._sent += messages[len(self._sent) :]
-            self._tokens += sum(entry.tokens for entry in added)
-            self._copied_content.add(entry.content for entry in added)
-            self._marks = [*previous_marks, *(entry.mark for entry in added)]
+            self._add(self._dump(message) for message in messages[len(self._dumped) :])
             same_count = len(previous_marks)
         else:
             # The first request of the turn, or one whose history was edited, for example shortened by a hook. In the
             # first request of a continued conversation, the previous messages are those of its earlier turns.
             cached = {id(entry.message): entry for entry in self._dumped}
-            self._dumped = [self._dump(message, cached.get(id(message))) for message in messages]
-            self._copied_content = _ContentCopy.of_all(entry.content for entry in self._dumped)
-            self._marks = [entry.mark for entry in self._dumped]
-            self._sent = [*messages]
-            self._tokens = sum(entry.tokens for entry in self._dumped)
+            self._dumped = []
+            self._marks = []
+            self._sent = []
+            self._tokens = 0
+            self._called_tools = set()
+            self._copied_content = _ContentCopy(None)
+            self._add(self._dump(message, cached.get(id(message))) for message in messages)
             same_count = _same(previous_marks, self._marks)
         parameters_of_request: dict[str, Any] = {"agent": self.agent, "request": self.requests}
         new_marks = self._marks[same_count:]
@@ -134,7 +133,18 @@ class RequestRecord:
         if same_count < len(previous_marks) or new_marks != self._usual(messages[same_count:]):
             parameters_of_request |= {"kept": same_count, "new": new_marks}
         setting = self._settings.tell(messages, settings, parameters, model)
-        return Described(self.requests, parameters_of_request, setting, self._tokens)
+        return Described(self.requests, parameters_of_request, setting, self._tokens, self._called_tools)
+
+    def _add(self, entries: Iterable[_DumpedMessage]) -> None:
+        """Add messages at the end of the latest request."""
+        self._marks = [*self._marks]  # the previous request still needs its list
+        for entry in entries:
+            self._dumped.append(entry)
+            self._marks.append(entry.mark)
+            self._sent.append(entry.message)
+            self._tokens += entry.tokens
+            self._called_tools |= entry.called_tools
+            self._copied_content.add(entry.content)
 
     def _usual(self, new_messages: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
         """Return the messages by which a request usually continues the previous one, in recorded form: the previous
@@ -177,7 +187,8 @@ class RequestRecord:
         # The same object may have been edited in place, so its content is compared, not its identity.
         if cached is not None and cached.content.is_unchanged():
             return cached
-        return _DumpedMessage(message, self._mark(message), _ContentCopy(message), tokens_of(message))
+        called_tools = {name for part in message.parts if (name := tool_name_of(part)) is not None}
+        return _DumpedMessage(message, self._mark(message), _ContentCopy(message), tokens_of(message), called_tools)
 
     def _mark(self, message: ModelMessage) -> Mapping[str, Any]:
         """Return the recorded form of a message. A response that is unchanged since the model sent it becomes a
@@ -497,6 +508,8 @@ class Described(NamedTuple):
     """Setting that is recorded and not compared; None if it equals that of the previous request."""
     tokens: int
     """Upper estimate of the tokens of its messages."""
+    called_tools: Collection[str]
+    """Names of the tools that its messages call."""
 
     @property
     def key(self) -> str:
@@ -514,6 +527,7 @@ class _DumpedMessage(NamedTuple):
     mark: Mapping[str, Any]
     content: _ContentCopy
     tokens: int
+    called_tools: set[str]
 
 
 _RETURNED = {"tool_name", "content", "tool_call_id", "part_kind", "content_file_digests"}
@@ -668,18 +682,10 @@ class _ContentCopy:
         self._take(value)
         self.copies = [container.copy() for container in self.containers]
 
-    @classmethod
-    def of_all(cls, parts: Iterable[_ContentCopy]) -> Self:
-        """Merge several detectors into one, which detects changes of all their values."""
-        combined = cls(None)
-        combined.add(parts)
-        return combined
-
-    def add(self, parts: Iterable[_ContentCopy]) -> None:
-        """Add the values of other detectors, so that this detector detects their changes too."""
-        for part in parts:
-            self.containers += part.containers
-            self.copies += part.copies
+    def add(self, other: _ContentCopy) -> None:
+        """Add the value of another detector, so that this detector detects its changes too."""
+        self.containers += other.containers
+        self.copies += other.copies
 
     def _take(self, value: Any) -> None:
         """Add a value and the dicts and lists inside it, at any depth, to the objects that are copied and compared. A

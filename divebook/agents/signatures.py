@@ -349,15 +349,15 @@ class ToolNames:
         self._real = {sent: name for name, sent in safe.items()}
 
     @classmethod
-    def of(cls, params: ModelRequestParams) -> ToolNames | None:
+    def of(cls, parameters: ModelRequestParameters, called_tools: Iterable[str]) -> ToolNames | None:
         """Return the translation for all tools and tool calls in a model request. Return None if the provider accepts
         all their names.
+
+        `called_tools` are the names of the tools that the messages of the request call. Earlier messages may contain
+        calls of tools that the request no longer offers.
         """
-        parameters = params.model_request_parameters
         names = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}
-        # Earlier messages may contain calls of tools that this request no longer offers.
-        names |= {name for message in params.messages for part in message.parts if (name := _tool_of(part))}
-        safe = safe_names(names)
+        safe = _safe_names(frozenset(names.union(called_tools)))
         return cls(safe) if safe else None
 
     def sent(self, params: ModelRequestParams) -> ModelRequestParams:
@@ -417,7 +417,12 @@ def safe_names(names: Iterable[str]) -> dict[str, str]:
     >>> safe_names(["files.read", "plain", "2fa_code"])
     {'2fa_code': '_2fa_code', 'files.read': 'files_read'}
     """
-    all_names = set(names)
+    return dict(_safe_names(frozenset(names)))
+
+
+@functools.lru_cache(maxsize=256)
+def _safe_names(all_names: frozenset[str]) -> Mapping[str, str]:
+    # Cached, because the requests of a turn have the same tools.
     accepted = {name for name in all_names if _SAFE.fullmatch(name)}
     # {"a.b": "a_b", "a/b": "a_b"}: names with the same candidate all get a digest, so that the order does not matter.
     candidates = {name: _cleaned(name) for name in sorted(all_names - accepted)}
@@ -447,7 +452,7 @@ def _with_digest(name: str, cleaned: str, used_names: set[str]) -> str:
     raise AssertionError(name)  # only if all 55 digest prefixes are names of tools
 
 
-def _tool_of(part: Any) -> str | None:
+def tool_name_of(part: Any) -> str | None:
     """Return the tool name in a message part that is a tool call or a tool result. Return None for other parts."""
     name = getattr(part, "tool_name", None)
     return name if isinstance(name, str) else None
@@ -459,7 +464,7 @@ def _renamed(message: M, names: Mapping[str, str]) -> M:
     """
     parts: list[Any] = [*message.parts]
     for number, part in enumerate(parts):
-        if (name := names.get(_tool_of(part) or "")) is not None:
+        if (name := names.get(tool_name_of(part) or "")) is not None:
             parts[number] = replace(part, tool_name=name)
     changed: Any = {"parts": parts}
     return replace(message, **changed)

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import InstructionPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 
+from divebook.agents.durability import RequestRule
 from divebook.agents.request_record import Described
 from divebook.agents.turn import SPENT, StepTurn
 from divebook.errors import AgentError
@@ -183,9 +183,9 @@ def _schemas(setting: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tool["parameters_json_schema"] for name, tool in _tools(setting).items()}
 
 
-class OriginalTurn(AbstractCapability[Any]):
-    """Capability for a turn whose agent was changed after the turn had begun. It sends the requests of the turn with
-    the original instructions and tools.
+class OriginalTurn(RequestRule):
+    """Rule for a turn whose agent was changed after the turn had begun: its requests have the original instructions and
+    tools.
 
     Parameters
     ----------
@@ -197,16 +197,14 @@ class OriginalTurn(AbstractCapability[Any]):
         self._tools = [_TOOL.validate_python(tool) for tool in _tools(setting).values()]
         self._instructions = setting.get(INSTRUCTIONS)
 
-    async def before_model_request(
-        self, ctx: RunContext[Any], request_context: ModelRequestContext
-    ) -> ModelRequestContext:
+    def before_request(self, step: int, request: ModelRequestContext) -> ModelRequestContext:
         """Replace the current instructions and tools in a request with the original ones."""
-        del ctx
+        del step
         instructions = [] if self._instructions is None else [InstructionPart(content=self._instructions)]
         parameters = replace(
-            request_context.model_request_parameters, function_tools=self._tools, instruction_parts=instructions
+            request.model_request_parameters, function_tools=self._tools, instruction_parts=instructions
         )
-        return replace(request_context, model_request_parameters=parameters)
+        return replace(request, model_request_parameters=parameters)
 
 
 def accept_original_calls(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[Any]:

@@ -608,6 +608,9 @@ class Registry:
             rules_of_agent = Approvals(self._agents[agent].definition.approvals)
             sources.append((rules_of_agent, self.policy_for_agent(agent), agent))
         for more, policy, agent_name in sources:
+            # Most sources declare nothing, and the table is made for every call of a tool.
+            if not (more.rules or more.mode or more.servers):
+                continue
             if APPROVALS in policy.allowed:
                 trusted = plus(trusted, more, agent_name)
             else:

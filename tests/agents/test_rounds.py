@@ -5,6 +5,7 @@ import re
 import pydantic_ai
 import pytest
 from pydantic import BaseModel
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
@@ -216,3 +217,32 @@ def test_corrections_in_a_definition():
     assert agent.corrections == 4
     with pytest.raises(DefinitionError, match=r"Corrections must be an integer from 0 to .*, not -1"):
         definitions_from({"Agents": [{"Name": "a", "Corrections": -1}]})
+
+
+def schemas_sent(capabilities):
+    """Return the schema of the only tool in each request of a turn of three requests."""
+    sent = []
+
+    def answer(messages, info):
+        sent.append(info.function_tools[0].parameters_json_schema)
+        return ModelResponse([ToolCallPart("look", {"name": "owl"})] if len(sent) < 3 else [TextPart("many")])
+
+    agent = Agent("a", model=FunctionModel(answer), tools=[Eager().look], capabilities=capabilities)
+    assert environment(ASK, agents=[agent]).start("ask").wait(20).variables == {"birds": "many"}
+    return sent
+
+
+def test_a_request_of_an_agent_without_capabilities_does_not_copy_its_tools():
+    """pydantic-ai copies all schemas for each request unless `_has_prepare_model_request`, a private name, is False."""
+    first, *others = schemas_sent([])
+    assert [schema is first for schema in others] == [True, True]
+
+
+def test_a_capability_that_edits_a_request_in_place_changes_no_other_request():
+    class Edits(AbstractCapability):
+        async def prepare_model_request(self, ctx, request_context):
+            schema = request_context.model_request_parameters.function_tools[0].parameters_json_schema
+            schema["edits"] = schema.get("edits", 0) + 1
+            return request_context
+
+    assert [schema["edits"] for schema in schemas_sent([Edits()])] == [1, 1, 1]
