@@ -172,7 +172,7 @@ async def call(
 
 
 class PreparedCall:
-    """What all calls of a function in a step have in common. It is worked out once, for all runs of the workflow.
+    """Parts that all calls of a function in a step have in common. They are computed once, for all runs of the workflow.
 
     Attributes
     ----------
@@ -234,7 +234,7 @@ _prepared_calls: dict[tuple[int, int, int], PreparedCall] = {}
 
 
 def prepared_call(context: StepContext, function: UserFunction) -> PreparedCall:
-    """Return what all calls of a function in the step of a context have in common."""
+    """Return the parts that all calls of a function in the step of a context have in common."""
     key = id(function), id(context.step), id(context.workflow)
     prepared = _prepared_calls.get(key)
     if prepared is None:
