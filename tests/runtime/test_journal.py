@@ -2,9 +2,12 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from divebook.engine.state import ExecutionState
 from divebook.errors import StoreBusyError, StoreError
@@ -16,6 +19,7 @@ from divebook.runtime.clock import Ids, SystemChance, SystemClock
 from divebook.runtime.commit import MOST_IN_A_ROW, GroupCommit, StoreCalls
 from divebook.runtime.journal import HEAVY, Journal, is_heavy
 from divebook.stores import MemoryStore
+from divebook.stores.append import prepare
 
 
 class CountingStore(MemoryStore):
@@ -213,3 +217,79 @@ def test_event_ids_are_different_however_many_one_millisecond_has():
     ids, others = Ids(SystemClock(), SystemChance()), Ids(SystemClock(), SystemChance())
     made = [source.event(5_000) for source in (ids, others) for _ in range(3000)]
     assert len(set(made)) == 6000
+
+
+class SetClock(SystemClock):
+    """A clock that tests set."""
+
+    def __init__(self, now):
+        self.time = now
+
+    def now(self):
+        return self.time
+
+
+STEP = (
+    catalog.StepStarted("action", None, 1),
+    catalog.OperationStarted("op_1", "action_execution", {}, "0" * 16),
+    catalog.OperationCompleted("op_1", "action_execution", 5, 1),
+    catalog.StepCompleted("1"),
+)
+NOW = 1_750_000_000_000_000
+
+
+@given(st.lists(st.tuples(st.sampled_from([-3_000_000, -1, 0, 1, 2_000]), st.integers(1, 4)), min_size=1, max_size=12))
+def test_a_batch_of_a_journal_needs_no_check_by_the_store(moves):
+    """The clock may stand still, move and be set back between the records: their ids ascend only in part."""
+
+    async def main():
+        clock, store = SetClock(NOW), MemoryStore()
+        journal = Journal(ExecutionState("exec_1"), GroupCommit(StoreCalls(store)), clock, Ids(clock, SystemChance()))
+        journal.record(catalog.ExecutionStarted("w", {}))
+        journal.record(catalog.PathStarted("a"), "main")
+        for seconds, count in moves:
+            clock.time += seconds
+            first, *more = STEP[:count]
+            journal.record(first, "main", "a", more=more)
+        batch = journal.take_batch()
+        assert batch.is_checked
+        # Without the first lease, which has the time of its making.
+        checked, unchecked = (replace(batch, acquire=None, is_checked=is_checked) for is_checked in (True, False))
+        assert prepare(checked, store.sealing) == prepare(unchecked, store.sealing)
+
+    asyncio.run(main())
+
+
+def test_facts_recorded_together_are_those_recorded_one_after_the_other():
+    async def main():
+        logs = []
+        for is_together in (True, False):
+            clock = SetClock(NOW)
+            journal = Journal(
+                ExecutionState("exec_1"), GroupCommit(StoreCalls(MemoryStore())), clock, Ids(clock, SystemChance())
+            )
+            journal.record(catalog.ExecutionStarted("w", {}))
+            journal.record(catalog.PathStarted("a"), "main")
+            if is_together:
+                journal.record(STEP[0], "main", "a", more=STEP[1:], now=NOW)
+            else:
+                for fact in STEP:
+                    journal.record(fact, "main", "a")
+            batch = journal.take_batch()
+            logs.append([(record.sequence, record.facts, record.path, record.step) for record in batch.records])
+        assert logs[0] == logs[1]
+
+    asyncio.run(main())
+
+
+def test_a_wrong_clock_is_named_by_the_store():
+    async def main():
+        clock, store = SetClock(NOW), MemoryStore()
+        journal = Journal(ExecutionState("exec_1"), GroupCommit(StoreCalls(store)), clock, Ids(clock, SystemChance()))
+        journal.record(catalog.ExecutionStarted("w", {}))
+        batch = journal.take_batch()
+        (record,) = batch.records
+        (refusal,) = store.append_all([replace(batch, records=[replace(record, recorded_at=-1)])])
+        assert "before 1970: set the clock of this machine" in str(refusal)
+
+    asyncio.run(main())
