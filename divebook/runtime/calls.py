@@ -172,7 +172,7 @@ async def call(
 
 
 class PreparedCall:
-    """Parts that all calls of a function in a step have in common. They are computed once, for all runs of the workflow.
+    """Parts that all calls of a function in a step have in common, computed once for all runs of the workflow.
 
     Attributes
     ----------

@@ -12,7 +12,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import anyio
@@ -133,16 +133,7 @@ class Recorder:
         return self._replay_or_make(request, call)
 
     def _replay_or_make(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
-        def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
-            # A record means that the call was started, or returned a result that the log could not store. It may have
-            # taken effect.
-            if record is not None and not call.repeatable:
-                cause = None if record.lost is None else told_of(record.lost)
-                return self._resolve_unknown(request, call, record, cause)
-            if record is not None and call.workspace is not None:
-                self.workspaces.expect(call.workspace, RESTORE)  # it runs again, on the files with which it started
-            return self._start(request, call)
-
+        carry_out = partial(self._carry_out, request, call)
         # The usual case, kept free of the objects that only a policy needs.
         if self.operations.miss_policy is None:
             return self.operations.run(request, carry_out)
@@ -151,6 +142,22 @@ class Recorder:
             workspace_ref = self.workspaces.reference(call.workspace, request.place, request.operation_id)
         options = CallOptions(call.setting, call.within, call.extra_event, call.done, call.repeatable, workspace_ref)
         return self.operations.run(request, carry_out, options)
+
+    def _carry_out(
+        self, request: OperationRequest, call: Call, record: OperationRecord | None
+    ) -> Coroutine[Any, Any, Any]:
+        """Return an awaitable that makes a call. A `record` means that the call was started, or returned a result that
+        the log could not store. It may have taken effect.
+        """
+        if record is not None and not call.repeatable:
+            cause = None if record.lost is None else told_of(record.lost)
+            return self._resolve_unknown(request, call, record, cause)
+        if record is not None and call.workspace is not None:
+            self.workspaces.expect(call.workspace, RESTORE)  # it runs again, on the files with which it started
+        if call.slot is not None:
+            return self._in_slot(request, call, call.slot)
+        is_plain = call.reserved is None and call.workspace is None
+        return self._make(request, call) if is_plain else self._begin(request, call)
 
     async def _resolve_unknown(
         self, request: OperationRequest, call: Call, record: OperationRecord, cause: str | None = None
@@ -171,17 +178,11 @@ class Recorder:
         if call.workspace is not None:
             self.workspaces.expect(call.workspace, RESTORE if decision.again else KEEP)
         if decision.again:
-            return await self._start(request, call)
+            return await self._carry_out(request, call, None)
         # The call that a person has settled never returned here, so its additional event is recorded here.
         if call.extra_event is not None:
             self.operations.record(request.place, call.extra_event(decision.result))
         return decision.result
-
-    def _start(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
-        if call.slot is not None:
-            return self._in_slot(request, call, call.slot)
-        is_plain = call.reserved is None and call.workspace is None
-        return self._make(request, call) if is_plain else self._begin(request, call)
 
     async def _in_slot(self, request: OperationRequest, call: Call, slot: Slot) -> Any:
         while True:

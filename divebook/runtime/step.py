@@ -468,10 +468,22 @@ class StepRun:
         return handler
 
     def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
-        """Return an awaitable that runs one item of `Each`, or the whole step if it has no `Each`. Its outcome includes
-        the arguments of the step's rollback, if the step has one.
+        """Return an awaitable that runs one item of `Each`, or the whole step if it has no `Each`, and repeats it after
+        failures as the retry policy allows. Its outcome includes the arguments of the step's rollback, if the step has
+        one.
         """
-        attempts = self._attempts(index, item)
+        policy = self.step.retry
+        is_of_rows = self.step.each is not None and self.step.each.rows is not None
+        if policy is not None and (
+            is_of_rows or self._services.agent_of_step(self.step) is not None or self._has_recorded_turn(index)
+        ):
+            policy = None  # it applies to each row or agent call instead, so that none is repeated
+        # The usual case, kept free of the loop of attempts.
+        if has_one_attempt(self._recorder, self._path, policy):
+            attempts = self._attempt(index, item, 0)
+        else:
+            place = Place(self._path, self.step.name, self._visit, index, "step")
+            attempts = retried(self._recorder, place, policy, lambda failures: self._attempt(index, item, failures))
         return attempts if self.step.rollback is None else self._with_rollback(self.step.rollback, attempts, item)
 
     async def _with_rollback(self, rollback: Rollback, attempts: Awaitable[Outcome], item: Any) -> Outcome:
@@ -493,22 +505,6 @@ class StepRun:
     def _local(self, item: Any) -> dict[str, Any]:
         each = self.step.each
         return {each.as_: item} if each is not None and each.as_ and item is not None else {}
-
-    def _attempts(self, index: int | None, item: Any) -> Awaitable[Outcome]:
-        """Return an awaitable that runs one item of `Each`, or the whole step if it has none, and repeats it after
-        failures as the retry policy allows.
-        """
-        policy = self.step.retry
-        is_of_rows = self.step.each is not None and self.step.each.rows is not None
-        if policy is not None and (
-            is_of_rows or self._services.agent_of_step(self.step) is not None or self._has_recorded_turn(index)
-        ):
-            policy = None  # it applies to each row or agent call instead, so that none is repeated
-        # The usual case, kept free of the loop of attempts.
-        if has_one_attempt(self._recorder, self._path, policy):
-            return self._attempt(index, item, 0)
-        place = Place(self._path, self.step.name, self._visit, index, "step")
-        return retried(self._recorder, place, policy, lambda failures: self._attempt(index, item, failures))
 
     def _has_recorded_turn(self, index: int | None) -> bool:
         """Return whether the log has a turn of the step's agent, which is then resumed as a turn, even if the agent has
