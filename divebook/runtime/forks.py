@@ -89,7 +89,8 @@ class ForkSource:
     def state_at(self, at: int) -> ExecutionState:
         """Return the state of the execution after event `at`."""
         if at not in self._states:
-            self._states[at] = folded(self._store, self.execution_id, at)
+            earlier = max((number for number in self._states if number < at), default=0)
+            self._states[at] = folded(self._store, self.execution_id, at, self._states.get(earlier))
         return self._states[at]
 
     def snapped(self, at: int) -> int:
@@ -100,6 +101,9 @@ class ForkSource:
 
     def undone(self) -> Undone | None:
         """Return a description of the work that is rolled back or will be. Return None if no work is."""
+        # The end of a rollback is a failure or a cancellation.
+        if self._store.record(self.execution_id).status == catalog.COMPLETED:
+            return None
         # A fork does not share the rollback of its source, so that the newest state tells whether there is one.
         is_rolled_back = self.state_at(len(self.log)).rolling_back is not None
         return undone_in(self.events) if is_rolled_back else None
@@ -321,22 +325,26 @@ def entered_workflow(name: str, events: Sequence[Event]) -> Sketch:
 # --- states ----------------------------------------------------------------------------------------------------------
 
 
-def folded(store: EventStore, execution_id: str, at: int = sys.maxsize) -> ExecutionState:
-    """Return the state of an execution after event `at`, or the newest one: the state of the last checkpoint until
-    then, with the later events folded into it.
+def folded(
+    store: EventStore, execution_id: str, at: int = sys.maxsize, earlier: ExecutionState | None = None
+) -> ExecutionState:
+    """Return the state of an execution after event `at`, or the newest one. It is that of the last checkpoint until
+    then, or a later one that is known (`earlier`), with the later events folded into it.
     """
     state = _checkpointed_state(store, execution_id, at)
+    if earlier is not None and (state is None or state.last_sequence < earlier.last_sequence):
+        state = earlier
     later = store.read_records(execution_id, 0 if state is None else state.last_sequence, at)
     # A record may continue after that event.
     return fold_records(execution_id, (record.until(at) for record in later), state)
 
 
 def _checkpointed_state(store: EventStore, execution_id: str, at: int) -> ExecutionState | None:
-    """Return the state in the checkpoint of an execution. Return None if it has none up to event `at`, or if the
-    checkpoint does not match the log.
+    """Return the state in the newest checkpoint of an execution at or before event `at`. Return None if there is none,
+    or if it does not match the log.
     """
-    checkpoint = store.checkpoint(execution_id)
-    if checkpoint is None or checkpoint[0] > at:
+    checkpoint = store.checkpoint(execution_id, at)
+    if checkpoint is None:
         return None
     sequence, raw = checkpoint
     # Id and sequence number are compared as well, since a checkpoint is only a cache and may not match the log.

@@ -120,13 +120,13 @@ class CacheBackend(Protocol):
     """Caches of executions: checkpoints of their state, and summaries for lists."""
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Write the checkpoint of an execution, unless the execution has a newer checkpoint. Call `check_reached`
-        first, in the same transaction.
+        """Write a checkpoint of an execution, and delete those that are not the newest of their part of the log
+        (`part_of_log`). Call `check_reached` first, in the same transaction.
         """
 
-    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        """Return the checkpoint of an execution as sequence number and data. Return None if it is missing, is damaged,
-        or was made for a log with other events.
+    def checkpoint(self, execution_id: str, at: int) -> tuple[int, bytes] | None:
+        """Return the newest checkpoint of an execution at or before event `at`, as sequence number and data. Return
+        None if there is none, or if it is damaged or was made for a log with other events.
         """
 
     def checkpoints(self) -> list[str]:
@@ -331,7 +331,7 @@ class StoredLog:
     altered: bool = False
     """True if the execution's row does not match its own checksum."""
     checkpoint_fits: bool = True
-    """False if there is a checkpoint that is damaged or belongs to another log."""
+    """False if a checkpoint is damaged or belongs to another log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +377,17 @@ def check_reached(execution_id: str, sequence: int, last: int) -> None:
             f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
             "write the events first"
         )
+
+
+def part_of_log(sequence: int) -> tuple[int, int]:
+    """Return the first and the last event of the part of a log, of which only the newest checkpoint is kept. Each part
+    is as long as all parts before it together, so that a log of n events has at most log2(n) checkpoints.
+
+    >>> [part_of_log(sequence) for sequence in (1, 2, 5, 8)]
+    [(1, 1), (2, 3), (4, 7), (8, 15)]
+    """
+    first = 1 << (sequence.bit_length() - 1)
+    return first, 2 * first - 1
 
 
 def check_brought_numbers(messages: Iterable[tuple[Message, bytes]], last: int) -> None:

@@ -877,8 +877,8 @@ class EventStore(ABC):
     # --- checkpoints and summaries: caches ----------------------------------------------------------------------------
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Store the encoded state of an execution after an event as its checkpoint. If it has a newer checkpoint, do
-        nothing.
+        """Store the encoded state of an execution after an event as a checkpoint. Of older checkpoints, the newest of
+        each part of the log is kept (`divebook.stores.backend.part_of_log`).
 
         A checkpoint is a cache: deleting it changes nothing but the time it takes to fold the log again.
 
@@ -896,12 +896,12 @@ class EventStore(ABC):
         with self._lock:
             self._caches.put_checkpoint(execution_id, sequence, self.sealing.seal_packed(data))
 
-    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        """Return the checkpoint of an execution, its cached state, as sequence number and data; None if it is missing
-        or damaged.
+    def checkpoint(self, execution_id: str, at: int = sys.maxsize) -> tuple[int, bytes] | None:
+        """Return the newest checkpoint of an execution, its cached state, at or before event `at`, as sequence number
+        and data; None if it is missing or damaged.
         """
         self._check_open()
-        stored = self._caches.checkpoint(execution_id)
+        stored = self._caches.checkpoint(execution_id, at)
         if stored is None:
             return None
         sequence, data = stored

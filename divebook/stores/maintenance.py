@@ -165,8 +165,8 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
         findings = [(None, "the record does not have the checksum it was written with")]
     if not log.checkpoint_fits and not findings:
         text = (
-            "its checkpoint is damaged, or was made of another log. It is not used, and nothing is lost: the next one "
-            f"takes its place, or `{advised('gc')}` deletes it"
+            "a checkpoint of it is damaged, or was made of another log. It is not used, and nothing is lost: a later "
+            f"one takes its place, or `{advised('gc')}` deletes it"
         )
         findings = [(None, text)]
     damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(findings, key=_by_sequence))
@@ -414,7 +414,7 @@ class GcReport:
     blob_bytes: int
     """Size of the deleted blobs on disk in bytes. The file does not shrink, but reuses the space."""
     checkpoints: int
-    """Number of deleted checkpoints, which belong to ended executions that are kept."""
+    """Number of ended executions that are kept, and whose checkpoints were deleted."""
 
 
 def gc(

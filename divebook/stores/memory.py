@@ -56,6 +56,7 @@ from divebook.stores.backend import (
     StoredSummary,
     check_brought_numbers,
     check_reached,
+    part_of_log,
 )
 from divebook.stores.base import EventStore
 from divebook.stores.embedded import weak_method
@@ -850,29 +851,37 @@ class MemoryCaches:
         self._lists = lists
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Write the checkpoint of an execution, unless the execution has a newer checkpoint."""
+        """Write a checkpoint of an execution, and delete those that are not the newest of their part of the log."""
         log = self._lists.find(execution_id)
         check_reached(execution_id, sequence, log.last_sequence)
-        # An older checkpoint that arrives late must not replace a newer one.
-        if log.checkpoint is None or log.checkpoint[0] <= sequence:
-            log.checkpoint = (sequence, data)
+        with self._lists.lock:
+            log.checkpoints[sequence] = data
+            first, last = part_of_log(sequence)
+            for superseded in sorted(number for number in log.checkpoints if first <= number <= last)[:-1]:
+                del log.checkpoints[superseded]
 
-    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        """Return the checkpoint of an execution as sequence number and data; None if it is missing."""
-        log = self._lists.logs.get(execution_id)
-        return log.checkpoint if log else None
+    def checkpoint(self, execution_id: str, at: int) -> tuple[int, bytes] | None:
+        """Return the newest checkpoint of an execution at or before event `at`, as sequence number and data; None if
+        there is none.
+        """
+        with self._lists.lock:
+            log = self._lists.logs.get(execution_id)
+            checkpoints = log.checkpoints if log else {}
+            return max((each for each in checkpoints.items() if each[0] <= at), default=None)
 
     def checkpoints(self) -> list[str]:
         """Return the ids of the executions that have a checkpoint."""
         with self._lists.lock:
-            return [execution_id for execution_id, log in self._lists.logs.items() if log.checkpoint]
+            return [execution_id for execution_id, log in self._lists.logs.items() if log.checkpoints]
 
     def drop_checkpoints(self, execution_ids: Sequence[str]) -> int:
         """Delete the checkpoints of executions; return the number of deleted checkpoints."""
-        names = set(execution_ids).intersection(self.checkpoints())
-        for execution_id in names:
-            self._lists.logs[execution_id].checkpoint = None
-        return len(names)
+        deleted = 0
+        for execution_id in set(execution_ids).intersection(self.checkpoints()):
+            log = self._lists.logs[execution_id]
+            deleted += len(log.checkpoints)
+            log.checkpoints = {}
+        return deleted
 
     def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
         """Write summaries of executions in place of older ones."""
@@ -936,7 +945,8 @@ class MemoryLog:
     size: int = 0
     token: int = 0
     lease: Lease | None = None
-    checkpoint: tuple[int, bytes] | None = None
+    checkpoints: dict[int, bytes] = field(default_factory=dict)
+    """Data of the kept checkpoints, by sequence number."""
     summary: StoredSummary | None = None
     questions: dict[str, bool] = field(default_factory=dict)
     wake_at: int | None = None

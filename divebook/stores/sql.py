@@ -115,8 +115,13 @@ DELETE_ROWS = "DELETE FROM divebook.{{table}} WHERE key = %s"
 QUESTIONS_OF_ONE = "SELECT id FROM divebook.questions WHERE key = %s"
 PUT_CHECKPOINT = """
 INSERT INTO divebook.checkpoints (key, sequence, checksum, data) VALUES (%s, %s, %s, %s)
-ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
-WHERE excluded.sequence >= checkpoints.sequence
+ON CONFLICT (key, sequence) DO UPDATE SET checksum = excluded.checksum, data = excluded.data
+"""
+# The key of the execution, and the first and the last event of the part of the log, twice.
+DROP_SUPERSEDED = """
+DELETE FROM divebook.checkpoints WHERE key = %s AND sequence BETWEEN %s AND %s AND sequence < (
+  SELECT max(sequence) FROM divebook.checkpoints WHERE key = %s AND sequence BETWEEN %s AND %s
+)
 """
 
 
@@ -205,7 +210,7 @@ def _worker(*row: Any) -> WorkerRecord:
 # --- checkpoints and summaries ---
 
 
-_CHECKPOINTS = "SELECT id FROM divebook.checkpoints JOIN divebook.executions USING (key)"
+_CHECKPOINTS = "SELECT DISTINCT id FROM divebook.checkpoints JOIN divebook.executions USING (key)"
 _DROP_CHECKPOINTS = """
 DELETE FROM divebook.checkpoints
 WHERE key IN (SELECT key FROM divebook.executions WHERE id {in_list}) AND {known_format} RETURNING key

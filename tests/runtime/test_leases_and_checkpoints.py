@@ -1,6 +1,7 @@
 """One driver for each execution, and folds that are kept so that long logs open fast."""
 
 import asyncio
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -8,8 +9,10 @@ from dataclasses import replace
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import fold
 from divebook.errors import LeaseHeldError
+from divebook.runtime.forks import folded
 from divebook.runtime.journal import CHECKPOINT_EVENTS
 from divebook.runtime.leases import DrivenLeases
 from divebook.stores import MemoryStore, Owner
@@ -148,6 +151,35 @@ def test_a_long_log_is_read_from_its_checkpoint_and_deleting_it_changes_nothing(
     assert other.run_of(execution.id).state == execution.state
     world.store.drop_checkpoints()
     assert Environment(store=world.store).run_of(execution.id).state == execution.state
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_state_after_any_event_is_the_fold_of_the_events_until_then(seed):
+    """Whichever checkpoints there are, and also inside of a record."""
+    world, execution = long_execution()
+    chance = random.Random(seed)
+    log = [*execution.history()]
+    numbers = range(1, len(log) + 1)
+    for sequence in chance.sample(numbers, 4):
+        world.store.put_checkpoint(execution.id, sequence, dump_state(fold(execution.id, log[:sequence])))
+    known = fold(execution.id, log[: chance.choice(numbers)])
+    for at in chance.sample(numbers, 25):
+        expected = fold(execution.id, log[:at])
+        assert folded(world.store, execution.id, at) == expected, at
+        if at >= known.last_sequence:
+            assert folded(world.store, execution.id, at, known) == expected, at
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_state_of_a_fork_is_the_fold_of_its_log_wherever_it_begins(seed):
+    world, execution = long_execution()
+    chance = random.Random(seed)
+    last = len(execution.history())
+    for at in (chance.randrange(1, last), chance.randrange(last // 2, last), last):
+        fork = world.run_of(execution.id).fork(at).wait(60)
+        log = [*fork.history()]
+        assert fork.state == fold(fork.id, log), at
+        assert fork.status == "completed"
 
 
 def test_a_checkpoint_that_cannot_be_read_is_left_aside():

@@ -45,6 +45,19 @@ class KeepingPromises:
         assert store.checkpoint(ONE) == (7, b"fold 7")
         assert store.checkpoints() == [ONE]
 
+    def test_a_log_keeps_few_checkpoints_and_one_in_each_part(self, store):
+        """Each part is as long as all before it, so that the nearest checkpoint lies behind less than half of a log."""
+        store.append(ONE, log(40), 0)
+        for sequence in (*range(1, 38, 2), 20, 6):
+            store.put_checkpoint(ONE, sequence, b"fold %d" % sequence)
+        nearest = [store.checkpoint(ONE, at) for at in (1, 2, 3, 6, 7, 14, 15, 30, 31, 36, 37, 40)]
+        assert [found and found[0] for found in nearest] == [1, 1, 3, 3, 7, 7, 15, 15, 31, 31, 37, 37]
+        assert store.checkpoint(ONE, 30) == (15, b"fold 15")
+        assert store.checkpoint(ONE, 0) is None
+        assert store.checkpoints() == [ONE]
+        assert store.drop_checkpoints() == 6
+        assert store.checkpoint(ONE, 40) is None
+
     def test_a_checkpoint_may_hold_any_bytes(self, store):
         store.append(ONE, log(3), 0)
         for data in (b"", bytes(range(256)), b"\0" * 200_000):

@@ -221,7 +221,9 @@ def test_a_damaged_message_is_found_and_not_used(written):
 @pytest.mark.parametrize("change", ["data = X'00'", "sequence = 2", "key = 2"])
 def test_a_damaged_or_foreign_checkpoint_is_found_and_counts_as_none(written, change):
     tamper(written, f"UPDATE checkpoints SET {change}")
-    assert only_damage(written)[2].startswith("its checkpoint is damaged, or was made of another log. It is not used")
+    assert only_damage(written)[2].startswith(
+        "a checkpoint of it is damaged, or was made of another log. It is not used"
+    )
     with SqliteStore(written) as store:
         assert [store.checkpoint(name) for name in (ONE, TWO)] == [None, None]
 

@@ -502,7 +502,13 @@ _FOURTH: Migration = ("CREATE TABLE divebook.schedules (id text PRIMARY KEY, see
 # A batch may require that its writer has read all messages. Executions that can never continue get no messages.
 _FIFTH: Migration = (COMMIT, POST)
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+# Several checkpoints of an execution, so that a fork in the middle of a log finds one before it.
+_SIXTH: Migration = (
+    "ALTER TABLE divebook.checkpoints DROP CONSTRAINT checkpoints_pkey",
+    "ALTER TABLE divebook.checkpoints ADD PRIMARY KEY (key, sequence)",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
 
 TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "followers", "queued")
 """Tables with rows that belong to an execution, except the table of events."""

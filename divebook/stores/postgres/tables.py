@@ -25,6 +25,7 @@ from divebook.stores.backend import (
     StoredSummary,
     check_reached,
     digests_reached,
+    part_of_log,
 )
 from divebook.stores.codec import Sealing
 from divebook.stores.encoding import Packed, of_row, unpack_blob
@@ -60,6 +61,7 @@ from divebook.stores.postgres.schema import BLOB_USES_LOCK, IN_KNOWN_FORMAT, KNO
 from divebook.stores.sql import (
     DELETE_EVENTS,
     DELETE_ROWS,
+    DROP_SUPERSEDED,
     LOAD_BLOB,
     MESSAGES_AFTER,
     PUT_CHECKPOINT,
@@ -482,12 +484,14 @@ FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %b::bytea[]) AS given(id, se
 JOIN divebook.executions USING (id) WHERE {KNOWN_FORMAT}
 ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
 """  # noqa: S608 - our own text
-_CHECKPOINT = """
+_DROP_SUPERSEDED = DIALECT.text(DROP_SUPERSEDED)
+_CHECKPOINTS = """
 SELECT kept.sequence, kept.checksum, kept.data, (
   SELECT checksum FROM divebook.read_log(%s, kept.sequence - 1, kept.sequence) WHERE sequence > 0
   ORDER BY sequence DESC LIMIT 1
 ) FROM divebook.checkpoints AS kept JOIN divebook.executions USING (key) WHERE id = %s
 """
+_CHECKPOINT = f"{_CHECKPOINTS} AND kept.sequence <= %s ORDER BY kept.sequence DESC LIMIT 1"
 _CHAIN = """
 SELECT owner, sequence, recorded_at, checksum FROM divebook.read_log(%s, %s, %s) ORDER BY sequence
 """
@@ -605,7 +609,7 @@ class PostgresCaches(SqlCaches):
         self._unknown = unknown
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Write the checkpoint of an execution, unless the execution has a newer checkpoint."""
+        """Write a checkpoint of an execution, and delete those that are not the newest of their part of the log."""
         name = escaped(execution_id)
         with self._connections.transaction() as execute:
             lock_execution(execute, execution_id)
@@ -616,12 +620,18 @@ class PostgresCaches(SqlCaches):
                 *_, chain = execute(_CHAIN, (name, sequence - 1, sequence))[-1]
                 checksum = _checkpoint_checksum(execution_id, sequence, chain, data)
                 execute(_PUT_CHECKPOINT, (key, sequence, checksum, data))
+                execute(_DROP_SUPERSEDED, 2 * (key, *part_of_log(sequence)))
                 return
         raise self._unknown(execution_id)
 
-    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        """Return the checkpoint of an execution as sequence number and data; None if it is missing or damaged."""
-        return load_checkpoint(self._connections.read, execution_id)
+    def checkpoint(self, execution_id: str, at: int) -> tuple[int, bytes] | None:
+        """Return the newest checkpoint of an execution at or before event `at`, as sequence number and data; None if it
+        is missing or damaged.
+        """
+        name = escaped(execution_id)
+        rows = self._connections.read(_CHECKPOINT, (name, name, at))
+        # At most one row.
+        return next(((row[0], row[2]) for row in rows if _is_sound(execution_id, *row)), None)
 
     def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
         """Write summaries of executions in place of older ones."""
@@ -633,15 +643,9 @@ class PostgresCaches(SqlCaches):
             self._connections.write(_PUT_SUMMARIES, [list(column) for column in zip(*rows, strict=True)])
 
 
-def load_checkpoint(execute: SendStatement, execution_id: str) -> tuple[int, bytes] | None:
-    """Return the checkpoint of an execution as sequence number and data. Return None if it is missing, is damaged, or
-    was made for a log with other events.
-    """
-    name = escaped(execution_id)
-    for sequence, checksum, data, chain in execute(_CHECKPOINT, (name, name)):
-        if _checkpoint_checksum(execution_id, sequence, chain, data) == checksum:
-            return sequence, data
-    return None
+def _is_sound(execution_id: str, sequence: int, checksum: int, data: bytes, chain: int | None) -> bool:
+    """Return False if the row of a checkpoint is damaged or was made for a log with other events."""
+    return _checkpoint_checksum(execution_id, sequence, chain, data) == checksum
 
 
 def _checkpoint_checksum(execution_id: str, sequence: int, chain: int | None, data: bytes) -> int:
@@ -667,7 +671,7 @@ def load_stored(execute: SendStatement, types: TypeNumbers, execution_id: str) -
     owners = {row[0] for row in log_rows[1:]} - {key}
     question_rows = execute(DIALECT.text(QUESTIONS_OF_ONE), (key,))
     ((shared,),) = execute("SELECT coalesce(forked_at, 0) FROM divebook.executions WHERE key = %s", (key,))
-    has_checkpoint = bool(execute("SELECT FROM divebook.checkpoints WHERE key = %s", (key,)))
+    checkpoints = execute(_CHECKPOINTS, (escaped_id, escaped_id))
     return StoredLog(
         record_of(line),
         checksum,
@@ -677,7 +681,7 @@ def load_stored(execute: SendStatement, types: TypeNumbers, execution_id: str) -
         shared,
         frozenset[bytes]().union(*(_digests_used(execute, owner) for owner in owners)),
         altered=seal != line.seal(),
-        checkpoint_fits=not has_checkpoint or load_checkpoint(execute, execution_id) is not None,
+        checkpoint_fits=all(_is_sound(execution_id, *row) for row in checkpoints),
     )
 
 

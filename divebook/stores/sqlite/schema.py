@@ -328,9 +328,25 @@ _TENTH: Migration = (
 # Moments up to which the due times of schedules have been handled.
 _ELEVENTH: Migration = ("CREATE TABLE schedules (id TEXT PRIMARY KEY, seen INTEGER NOT NULL) WITHOUT ROWID",)
 
+# Several checkpoints of an execution, so that a fork in the middle of a log finds one before it.
+_TWELFTH: Migration = (
+    "ALTER TABLE checkpoints RENAME TO newest_checkpoints",
+    """
+    CREATE TABLE checkpoints (
+      key      INTEGER NOT NULL,  -- executions.key
+      sequence INTEGER NOT NULL,  -- of the last event in the fold
+      checksum INTEGER NOT NULL,  -- of data and of the log up to there
+      data     BLOB NOT NULL,
+      PRIMARY KEY (key, sequence)
+    ) WITHOUT ROWID
+    """,
+    "INSERT INTO checkpoints SELECT key, sequence, checksum, data FROM newest_checkpoints",
+    "DROP TABLE newest_checkpoints",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
-    *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH),
-    *(_SIXTH, _SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH),
+    *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH),
+    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH, _TWELFTH),
 )
 
 

@@ -714,7 +714,7 @@ def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id:
         shared_blobs=shared_blobs,
         broken=broken,
         altered=seal != line.seal(),
-        checkpoint_fits=tables.checkpoint_fits(connection, log),
+        checkpoint_fits=tables.checkpoints_fit(connection, log),
     )
 
 

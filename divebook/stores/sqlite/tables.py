@@ -27,6 +27,7 @@ from divebook.stores.backend import (
     StoredSummary,
     check_reached,
     digests_reached,
+    part_of_log,
 )
 from divebook.stores.codec import Sealing
 from divebook.stores.encoding import of_row
@@ -40,6 +41,7 @@ from divebook.stores.listeners import NewsCounter
 from divebook.stores.sql import (
     DELETE_EVENTS,
     DELETE_ROWS,
+    DROP_SUPERSEDED,
     MESSAGES_AFTER,
     NEWEST_MESSAGE,
     PUT_CHECKPOINT,
@@ -574,8 +576,8 @@ def find_list_faults(connection: sqlite3.Connection) -> list[str]:
 
 
 # --- checkpoints and summaries ---
-# There is one checkpoint of an execution, with a checksum over it and over the log up to it. One that is damaged, or
-# that belongs to another log or to an earlier state of its log, counts as missing; `divebook check` reports it.
+# A checkpoint has a checksum over it and over the log up to it. One that is damaged, or that belongs to another log or
+# to an earlier state of its log, counts as missing; `divebook check` reports it.
 
 
 _PUT_SUMMARY = """
@@ -583,7 +585,9 @@ INSERT INTO summaries (key, sequence, checksum, data) SELECT key, ?, ?, ? FROM e
 ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
 """
 _PUT_CHECKPOINT = DIALECT.text(PUT_CHECKPOINT)
-_GET_CHECKPOINT = "SELECT sequence, checksum, data FROM checkpoints WHERE key = ?"
+_DROP_SUPERSEDED = DIALECT.text(DROP_SUPERSEDED)
+_CHECKPOINTS = "SELECT sequence, checksum, data FROM checkpoints WHERE key = ?"
+_CHECKPOINT = f"{_CHECKPOINTS} AND sequence <= ? ORDER BY sequence DESC LIMIT 1"
 _CHAIN = "SELECT checksum FROM events WHERE place > ? AND place <= ? ORDER BY place DESC LIMIT 1"
 
 
@@ -601,7 +605,7 @@ class SqliteCaches(SqlCaches):
     # Relaxed durability: a cache may be lost at any time.
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Write the checkpoint of an execution, unless the execution has a newer checkpoint."""
+        """Write a checkpoint of an execution, and delete those that are not the newest of their part of the log."""
         with self._file.transaction(RELAXED) as cursor:
             log = find(cursor, execution_id)
             if log is None:
@@ -609,12 +613,17 @@ class SqliteCaches(SqlCaches):
             check_reached(execution_id, sequence, log_end_of(cursor, self._types, log).last_sequence)
             checksum = _checkpoint_checksum(cursor, log, sequence, data)
             cursor.execute(_PUT_CHECKPOINT, (log.key, sequence, checksum, data))
+            cursor.execute(_DROP_SUPERSEDED, 2 * (log.key, *part_of_log(sequence)))
 
-    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        """Return the checkpoint of an execution as sequence number and data; None if it is missing or damaged."""
+    def checkpoint(self, execution_id: str, at: int) -> tuple[int, bytes] | None:
+        """Return the newest checkpoint of an execution at or before event `at`, as sequence number and data; None if it
+        is missing or damaged.
+        """
         with self._file.snapshot() as connection:
             log = find(connection, execution_id)
-            return None if log is None else load_checkpoint(connection, log)
+            row = None if log is None else connection.execute(_CHECKPOINT, (log.key, at)).fetchone()
+            # An older checkpoint would do, but damage is rare, and the log is always right.
+            return (row[0], row[2]) if log is not None and row and _is_sound(connection, log, *row) else None
 
     def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
         """Write summaries of executions in place of older ones."""
@@ -633,29 +642,24 @@ def _checkpoint_checksum(connection: sqlite3.Connection | sqlite3.Cursor, log: L
     return crc32(data, of_row((log.execution_id, sequence, chain)))
 
 
-def load_checkpoint(connection: sqlite3.Connection, log: Log) -> tuple[int, bytes] | None:
-    """Return the checkpoint of an execution as sequence number and data. Return None if it is missing, is damaged, or
-    was made for a log with other events.
-    """
-    row = connection.execute(_GET_CHECKPOINT, (log.key,)).fetchone()
-    if row is None or not (isinstance(row[0], int) and isinstance(row[2], bytes)):
-        return None
-    sequence, checksum, data = row
-    return (sequence, data) if _checkpoint_checksum(connection, log, sequence, data) == checksum else None
+def _is_sound(connection: sqlite3.Connection, log: Log, sequence: Any, checksum: Any, data: Any) -> bool:
+    """Return False if the row of a checkpoint is damaged or was made for a log with other events."""
+    has_right_types = isinstance(sequence, int) and isinstance(data, bytes)
+    return has_right_types and _checkpoint_checksum(connection, log, sequence, data) == checksum
 
 
-def checkpoint_fits(connection: sqlite3.Connection, log: Log) -> bool:
-    """Return False if the checkpoint of an execution is damaged or was made for a log with other events; True if it is
-    valid or there is none.
-    """
-    row = connection.execute(_GET_CHECKPOINT, (log.key,)).fetchone()
-    if row is None or load_checkpoint(connection, log) is not None:
-        return True
-    sequence, checksum, data = row
-    if not (isinstance(sequence, int) and isinstance(data, bytes)):
-        return False
+def checkpoints_fit(connection: sqlite3.Connection, log: Log) -> bool:
+    """Return False if a checkpoint of an execution is damaged or was made for a log with other events."""
+    return all(
+        _is_sound(connection, log, *row) or _is_of_older_version(log, *row)
+        for row in connection.execute(_CHECKPOINTS, (log.key,)).fetchall()
+    )
+
+
+def _is_of_older_version(log: Log, sequence: Any, checksum: Any, data: Any) -> bool:
     # Older versions computed the checksum without the log. Such a checkpoint is sound, although it is not used.
-    return checksum in (crc32(data, of_row((log.execution_id, sequence))), crc32(data, sequence))
+    has_right_types = isinstance(sequence, int) and isinstance(data, bytes)
+    return has_right_types and checksum in (crc32(data, of_row((log.execution_id, sequence))), crc32(data, sequence))
 
 
 # --- deletion of executions ---
