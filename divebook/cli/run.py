@@ -170,7 +170,11 @@ def finish(
             secrets.learn(execution.state.inputs, execution.state.variables)
             try:
                 if execution.internals.was_driven or execution.state.is_over:  # otherwise another process drives it
-                    execution = execution.wait() if answers is None else answers.settle(execution)
+                    execution = (
+                        execution.wait()
+                        if answers is None
+                        else answers.settle(execution, on_misfit=lambda error: progress.print(f"error: {error}"))
+                    )
             except (ConcurrentAppendError, FencedError):
                 # The append or the lease was lost to another process. If the execution has ended since, that process
                 # cancelled it; otherwise the error is real.
@@ -183,8 +187,8 @@ def finish(
                 continue
             successor = execution.successor
             if successor is None:
-                for key in () if answers is None else answers.unused:
-                    progress.print(f"the answer for {key!r} was not needed: no question of that name was asked")
+                for note in () if answers is None else answers.unused_notes(execution):
+                    progress.print(note)
                 return execution, bool(interrupts.count)
             execution = successor
 

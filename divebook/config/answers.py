@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,12 +16,21 @@ from divebook.definitions.resources import RECOVERIES, Config
 from divebook.definitions.yaml_text import value_typed, yaml_of
 from divebook.engine.forks import Change
 from divebook.environments.environment import Environment
-from divebook.errors import DefinitionError, DivebookError, ExecutionError, InputError, NotFoundError
+from divebook.errors import (
+    DefinitionError,
+    DivebookError,
+    ExecutionError,
+    InputError,
+    InterruptError,
+    NotFoundError,
+    did_you_mean,
+)
 from divebook.projections.summary import status_in
 from divebook.questions import Question, Typed
 from divebook.questions.bounds import Bounds
+from divebook.questions.question import address_of
 from divebook.runtime.messages import annotation
-from divebook.runtime.run import Run
+from divebook.runtime.run import Run, asked_questions
 from divebook.stores import ExecutionRecord
 from divebook.text.arguments import normal_name, require
 from divebook.text.redaction import one_line, shared
@@ -56,6 +65,8 @@ class Answers:
         self._answers = {normal_name(key): value for key, value in answers.items()}
         self._defaults = {normal_name(key): value for key, value in (defaults or {}).items()}
         self._used = set[str]()
+        self._misfits = set[str]()
+        """Keys of the answers that did not fit their question. They are not tried again."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -67,22 +78,45 @@ class Answers:
         """Keys of the early answers for this run that have not been used for a question so far."""
         return tuple(key for key in self._answers if key not in self._used)
 
-    def settle(self, execution: Run, by: str | None = None) -> Run:
+    def unused_notes(self, run: Run) -> Iterator[str]:
+        """Yield one line for each early answer that no question of a run has used, with the name that was meant."""
+        names = [question.step for question in asked_questions(run)] + [step.name for step in run.workflow.steps]
+        for key in self.unused:
+            advice = did_you_mean(key.partition(":")[0], names)
+            meant = f" ({advice})" if advice else ""
+            yield f"the answer for {key!r} was not needed: no question of that name was asked{meant}"
+
+    def settle(
+        self, execution: Run, by: str | None = None, on_misfit: Callable[[InterruptError], object] | None = None
+    ) -> Run:
         """Wait for an execution, and answer those of its questions for which there are early answers. Return the
         execution when it has stopped and none of its open questions has an early answer.
+
+        Parameters
+        ----------
+        on_misfit
+            Called with the error of an answer that does not fit. The execution then continues without this answer.
 
         Raises
         ------
         InterruptError
-            An answer does not fit its question, which stays open.
+            An answer does not fit its question, which stays open, and `on_misfit` is not given.
         """
         self._wait(execution)
         # An answer may lead to further questions, so the open ones are looked up after each answer.
         question_and_key = self._next(execution)
         while question_and_key is not None:
             question, key = question_and_key
-            execution = execution.answer(question.id, self._answers.get(key, self._defaults.get(key)), by)
             self._used.add(key)
+            try:
+                execution = execution.answer(question.id, self._answers.get(key, self._defaults.get(key)), by)
+            except InterruptError as error:
+                # The address names the run as well, so that a person can answer the question that is still open.
+                misfit = InterruptError(address_of(execution.id, question), error.reason)
+                if on_misfit is None:
+                    raise misfit from None
+                on_misfit(misfit)
+                self._misfits.add(key)
             self._wait(execution)
             question_and_key = self._next(execution)
         return execution
@@ -118,7 +152,7 @@ class Answers:
             number = 1 + ids_of_step.index(question.id)
             step = normal_name(question.step)
             for key in (question.id, f"{step}:{number}", step):
-                if key in self._answers or key in self._defaults:
+                if (key in self._answers or key in self._defaults) and key not in self._misfits:
                     return question, key
         return None
 

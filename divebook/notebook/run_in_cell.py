@@ -91,8 +91,8 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
         The run is shown before the first two are raised.
     """
     # Printed before a possible error, which would hide them.
-    for key in run.unused_answers:
-        print_answer(f"the answer for {key!r} was not needed: no question of that name was asked")
+    for note in () if run.answers is None else run.answers.unused_notes(run):
+        print_answer(note)
     if run.continued_as is not None:
         print_answer(f"it continues as {run.continued_as}; to look at that: {show_advice(run.continued_as)}")
     # Waiting is not a failure: the cell succeeds, and the run continues when the answer arrives.

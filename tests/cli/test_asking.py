@@ -105,9 +105,22 @@ def test_an_answer_by_id_when_resuming(deploy, divebook):
 
 
 def test_an_answer_up_front_that_does_not_fit_leaves_the_question_open(deploy, divebook):
-    ran = divebook("run", deploy, "--answer", "version=three", "-q")
-    assert (ran.exit_code, "does not fit" in ran.stderr) == (2, True)
+    ran = divebook("run", deploy, "--answer", "version=three", "--answer", "sure=yes", "-q")
+    assert (ran.exit_code, "does not fit" in ran.stderr, "was not needed" in ran.stderr) == (3, True, True)
     assert "Which version?" in divebook("inbox").stdout
+    # The run is shown with the command that answers, and continues with a wrong answer in between.
+    run_id = re.search(r"exec_\w+", ran.stdout)[0]
+    assert f"@{run_id}" in re.search(r"to answer: divebook answer (\S+)", ran.stdout)[1]
+    again = divebook("resume", run_id, "--answer", "version=4", "--json", "-q")
+    assert (again.exit_code, result(again)["id"], "does not fit" in again.stderr) == (3, run_id, True)
+    done = divebook("resume", run_id, "--answer", 'version:={"n": 3}', "--answer", "sure=y", "--json", "-q")
+    assert (done.exit_code, result(done)["outputs"]) == (0, {"note": [3, True]})
+
+
+def test_an_answer_for_a_misspelt_step_names_the_step_that_was_meant(deploy, divebook):
+    ran = divebook("run", deploy, "--answer", 'version:={"n": 3}', "--answer", "suer:1=yes", "-q")
+    assert (ran.exit_code, "the answer for 'suer:1' was not needed" in ran.stderr) == (3, True)
+    assert "(did you mean 'sure'?)" in ran.stderr
 
 
 def test_an_answer_that_nobody_asked_for_is_told(hello, divebook):

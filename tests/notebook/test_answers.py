@@ -93,7 +93,7 @@ def test_a_run_that_waits_for_a_signal_says_so_in_one_line(cell):
 
 
 def test_an_answer_that_does_not_fit_fails_the_cell_and_leaves_the_question_open(deploy):
-    with pytest.raises(InterruptError, match="does not fit"):
+    with pytest.raises(InterruptError, match=r"question ask_\w+@exec_\w+: .* does not fit"):
         deploy("%dive run deploy --answer version=three")
     assert [row["step"] for row in divebook.inbox().frame().to_dict("records")] == ["version"]
 
@@ -101,7 +101,7 @@ def test_an_answer_that_does_not_fit_fails_the_cell_and_leaves_the_question_open
 def test_an_answer_that_nobody_asked_for_is_told(deploy, monkeypatch):
     monkeypatch.setenv("DIVEBOOK_ANSWERS", "{often: 1}")
     _, printed = deploy("%dive run deploy --answer version={n: 3} --answer sure=y --answer sur=y")
-    assert "the answer for 'sur' was not needed" in printed
+    assert "the answer for 'sur' was not needed: no question of that name was asked (did you mean 'sure'?)" in printed
     assert "often" not in printed
 
 
