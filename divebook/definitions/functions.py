@@ -929,6 +929,8 @@ def _make_workflow(target: Any, name: str | None, workspace: str | None) -> Work
         workspace=workspace,
     )
     workflow_function: WorkflowFunction[..., Any] = WorkflowFunction.from_definition(function, definition)
+    # Removed first, so that the order is that of the latest definitions.
+    WORKFLOW_FUNCTIONS.pop(definition.name, None)
     WORKFLOW_FUNCTIONS[definition.name] = workflow_function
     warn_of(function)
     return workflow_function

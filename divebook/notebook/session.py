@@ -19,7 +19,7 @@ from divebook.config import load, with_documents
 from divebook.config.answers import Answers, Recovered, interrupted, recover_automatically, resume_all
 from divebook.definitions.definition import Definitions, Workflow, is_pipeline, visible_steps
 from divebook.definitions.dialect import OWN, Dialect
-from divebook.definitions.functions import FUNCTION, BoundInputs
+from divebook.definitions.functions import FUNCTION, WORKFLOW_FUNCTIONS, BoundInputs, WorkflowFunction
 from divebook.definitions.reader import definitions_to_text, read_definitions
 from divebook.definitions.resources import ScheduleDefinition, WorkspaceDefinition
 from divebook.definitions.servers import MCPServerDefinition
@@ -135,8 +135,10 @@ class Session:
         # One environment for each store, under the address as it was typed. The key None is the session's own store.
         self._environments: dict[str | None, Environment] = {}
         self._close_page_connection: Callable[[], None] = lambda: None
-        self.last_workflow: str | None = None
-        """Name of the workflow that was defined last; None if none was defined."""
+        self._last_definition: str | None = None
+        """Name of the workflow that was added last to the environment."""
+        self._function_before: object = None
+        """The newest workflow function at that time."""
         self.ordinals = Ordinals()
         """Counters of the runs that the current cell has started."""
         self._code_when_kept: dict[str, Mapping[str, str]] = {}
@@ -274,7 +276,7 @@ class Session:
         texts = (_workflow_text(workflow),)
         is_new = workflow.name not in self.environment.definitions.workflows
         self.environment.add_workflow(workflow, replace=True)
-        self.last_workflow = workflow.name
+        self._note_last(workflow.name)
         return Defined(defined=texts) if is_new else Defined(replaced=texts)
 
     @staticmethod
@@ -300,7 +302,7 @@ class Session:
         environment.define(definitions)
         if definitions.workflows:
             # A cell may define several workflows. The last one is what ``%dive run`` without a name starts.
-            self.last_workflow = definitions.workflows[-1].name
+            self._note_last(definitions.workflows[-1].name)
         new: list[str] = []
         replaced: list[str] = []
         for agent in definitions.agents:
@@ -312,6 +314,19 @@ class Session:
         # A name that is not defined yet may come from a later cell, so it is a warning and not an error.
         warnings = (*definitions.warnings, *environment.internals.registry.not_yet(definitions))
         return Defined(tuple(new), tuple(replaced), warnings)
+
+    def _note_last(self, name: str) -> None:
+        self._last_definition = name
+        self._function_before = _newest_function()
+
+    @property
+    def last_workflow(self) -> str | None:
+        """Name of the workflow that a cell defined last, as a definition or as a function made with ``@workflow``; None
+        if none was defined.
+        """
+        function = _newest_function()
+        is_newer = function is not None and function is not self._function_before
+        return function.name if function is not None and is_newer else self._last_definition
 
     def _agent_text(self, name: str) -> str:
         return f"agent {name!r} ({self.environment.internals.registry.agent(name).model_name})"
@@ -475,7 +490,9 @@ class Session:
             return workflow
         name = workflow or self.last_workflow
         if name is None:
-            raise SetupError("no workflow is defined yet; define one in a cell that begins with %%dive workflow NAME")
+            raise SetupError(
+                "no workflow is defined yet; define one with @workflow, or in a cell with %%dive workflow NAME"
+            )
         # A session without any workflow is typical for a restarted kernel, whose cells have not run yet.
         if not self.environment.definitions.workflows:
             message = f"workflow not found: {name}. Run the cell that defines it first"
@@ -507,6 +524,14 @@ class Session:
     def recover_by_itself(self) -> Recovered:
         """Resume interrupted executions if the settings contain ``Recover: auto``."""
         return recover_automatically(self.environment, interrupted(self.environment))
+
+
+def _newest_function() -> WorkflowFunction[..., Any] | None:
+    """Return the workflow function that a cell defined last. Functions of imported modules do not count: a module may
+    define many, and none of them is meant in particular.
+    """
+    functions = (each for each in reversed(WORKFLOW_FUNCTIONS.values()) if each.fn.__module__ == "__main__")
+    return next(functions, None)
 
 
 def _workflow_text(workflow: Workflow) -> str:

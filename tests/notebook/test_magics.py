@@ -134,6 +134,21 @@ def test_without_a_name_the_last_workflow_runs(cell):
         cell("%dive run sum")
     cell(SUM)
     assert cell("%dive run a=5")[0].variables == {"n": 6}
+    # Functions count as well, in the order in which the cells ran.
+    cell(FUNCTION_CELL)
+    assert cell("%dive run a=5")[0].outputs == {"result": 10}
+    cell(SUM)
+    assert cell("%dive run a=5")[0].variables == {"n": 6}
+    cell(FUNCTION_CELL.replace("2 *", "3 *"))
+    assert cell("%dive run a=5")[0].outputs == {"result": 15}
+
+
+FUNCTION_CELL = """
+from divebook import workflow
+@workflow
+async def times(ctx, a: int):
+    return 2 * a
+"""
 
 
 def test_inputs_are_yaml_or_variables(cell):
