@@ -256,14 +256,19 @@ class DiveMagics(Magics):
 
     def _start(self, call: Invocation, request: StartRequest) -> Run:
         """Start a run, or continue the earlier run of this cell (`divebook.notebook.rerun`)."""
-        from divebook.notebook.rerun import edit_policy
+        from divebook.notebook.rerun import edit_policy, interrupted_note
 
         front_end = present_front_end(self.shell)
         on_edit = edit_policy(request.changed)
         place = self._session.ordinals.next(front_end, request.workflow.name)
         # A front end without cells, such as a terminal, starts a new run for each line. So does a start key, which
         # decides itself whether a run is started.
-        if place is None or request.options.get("key") is not None:
+        has_key = request.options.get("key") is not None
+        if place is None and not has_key and not request.always_new:
+            note = interrupted_note(self._session.over(call.store), request.workflow, request.inputs)
+            if note:
+                print_answer(note)
+        if place is None or has_key:
             return self._session.start_run(
                 request.workflow, request.inputs, store=call.store, answers=request.answers, **request.options
             )

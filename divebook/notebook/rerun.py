@@ -288,6 +288,22 @@ def elsewhere_note(execution_id: str) -> str:
     return f"this cell's run {execution_id} runs in another process, and is not run twice: {show_advice(execution_id)}"
 
 
+def interrupted_note(environment: Environment, workflow: Workflow, inputs: Mapping[str, Any]) -> str:
+    """Return the note that a front end without cells prints before it starts a run: the newest interrupted run of the
+    same workflow with equal inputs, and the command that continues it. Empty if there is none.
+    """
+    bound_inputs = BoundInputs.of(workflow, inputs)
+    for record in environment.queues.recoverable():
+        opening = _opening(environment, record) if record.workflow_name == workflow.name else None
+        if opening is not None and not _changes(opening, workflow, bound_inputs):
+            return (
+                f"run {record.execution_id} with the same inputs was interrupted. A shell has no cells that would "
+                f"continue it, so this is a new run; {advised(f'resume {record.execution_id}')} continues the "
+                "interrupted one without repeating its completed calls"
+            )
+    return ""
+
+
 def changed_error(earlier: PreviousRun) -> ExecutionError:
     """Return the error that a cell raises if its definition or inputs have changed while its earlier run has not ended
     yet. It names the commands that continue this run or start a new one.

@@ -166,3 +166,16 @@ def test_telling_loads_no_heavy_library(folder):
     line, loaded = done.stdout.splitlines()
     assert line == "1 run was interrupted: %dive recover"
     assert not {"pandas", "pydantic", "pydantic_ai", "pydantic_monty", "ruamel"} & set(json.loads(loaded))
+
+
+def test_a_shell_without_cells_says_that_it_starts_an_interrupted_run_anew(usual, cell):
+    """Typed again after the death of its process, a line would repeat all calls without a word."""
+    execution_id = leave(usual)
+    current_session().define(HELLO)
+    run, printed = cell("%dive run hello")
+    assert run.id != execution_id
+    assert f"run {execution_id} with the same inputs was interrupted" in printed
+    assert f"%dive resume {execution_id}" in printed
+    assert "interrupted" not in cell("%dive run hello --new")[1]
+    assert cell(f"%dive resume {execution_id}")[0].status == "completed"
+    assert "interrupted" not in cell("%dive run hello")[1]
