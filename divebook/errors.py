@@ -295,6 +295,18 @@ def missing_attribute(owner: object, name: str, replacements: Mapping[str, str] 
     return AttributeError(f"{kind} has no attribute {name!r}{f'; {hint}' if hint else ''}")
 
 
+def unexpected_argument(function: str, argument: str, parameters: Iterable[str]) -> TypeError:
+    """Return the error for a keyword argument that a function or class lacks. It names the most similar parameter, or
+    all parameters.
+
+    >>> str(unexpected_argument("Agent", "modle", ["name", "model"]))
+    "Agent() got an unexpected keyword argument 'modle'; did you mean 'model'?"
+    """
+    names = list(parameters)
+    hint = did_you_mean(argument, names) or f"there are {', '.join(names)}"
+    return TypeError(f"{function}() got an unexpected keyword argument {argument!r}; {hint}")
+
+
 RENAMED = {"execution_id": "run_id", "interrupt_id": "question_id"}
 """Present names of former attributes of errors and of the objects that user code gets."""
 

@@ -37,7 +37,7 @@ from divebook.errors import (
 from divebook.runtime.driver import Driver
 from divebook.stores.follow import on_change
 from divebook.stores.leases import WORKER_SECONDS, Owner, WorkerRecord
-from divebook.text.arguments import DurationLike, describe, list_of, seconds_of, wait_limit
+from divebook.text.arguments import DurationLike, describe, list_of, seconds_of, suggest_arguments, wait_limit
 from divebook.text.ranges import COUNT, SECONDS
 from divebook.text.redaction import logger
 
@@ -64,6 +64,7 @@ _numbers = itertools.count(1)
 _log = logger(__name__)
 
 
+@suggest_arguments
 class Worker:
     """Worker: a thread that takes executions from queues and drives them until it is drained.
 

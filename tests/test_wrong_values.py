@@ -369,3 +369,45 @@ def test_an_output_that_is_not_a_type_is_refused_where_the_agent_is_made(output)
 def test_an_agent_needs_a_name(name):
     with pytest.raises(SetupError, match="an agent needs a name"):
         Agent(name)
+
+
+def _of_keywords():
+    """Yield the public classes and functions with keyword parameters of their own, by name."""
+    for name in [*divebook.__all__, "Worker"]:
+        target = divebook.queues.Worker if name == "Worker" else getattr(divebook, name)
+        is_error = isinstance(target, type) and issubclass(target, BaseException)
+        # Code of users gets runs and contexts, and makes none.
+        if not callable(target) or is_error or name in ("Run", "Context"):
+            continue
+        parameters = inspect.signature(target).parameters.values()
+        kinds = {parameter.kind for parameter in parameters}
+        names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+        if names and inspect.Parameter.VAR_KEYWORD not in kinds:
+            yield pytest.param(target, names, id=name)
+
+
+@pytest.mark.parametrize(("target", "names"), [*_of_keywords()])
+def test_a_misspelt_keyword_argument_names_the_one_that_was_meant(target, names):
+    for name in names:
+        with pytest.raises(TypeError) as raised:
+            target(**{f"{name}x": 1})
+        assert f"{target.__name__}() got an unexpected keyword argument '{name}x'" in str(raised.value)
+        assert "did you mean" in str(raised.value) or f" {name}" in str(raised.value)
+
+
+def test_a_misspelt_option_of_a_run_names_the_input_or_option_that_was_meant():
+    @workflow("coloured")
+    async def coloured(ctx, colour: str = "red"):
+        return colour
+
+    with Environment(store="memory:") as environment:
+        run = environment.start(coloured).wait(20)
+        for call, meant in (
+            (lambda: divebook.run(coloured, color="blue"), "colour"),
+            (lambda: divebook.run(coloured, keyy="blue"), "key"),
+            (lambda: run.fork(att=1), "at"),
+            (lambda: run.what_if(chang={}), "change"),
+            (lambda: run.try_step("coloured", tims=2), "times"),
+        ):
+            with pytest.raises(SetupError, match=rf"did you mean '{meant}'\?"):
+                call()

@@ -29,7 +29,7 @@ from divebook.errors import SetupError, StepError, TemplateError
 from divebook.events.codec import short_hash
 from divebook.questions.bounds import Bounds, agent_bounds
 from divebook.scripting import render_template
-from divebook.text.arguments import DurationLike, describe, list_of, require
+from divebook.text.arguments import DurationLike, describe, list_of, require, suggest_arguments
 from divebook.text.protocols import require_protocol
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class AgentOptions(TypedDict, total=False):
     corrections: int | None
 
 
+@suggest_arguments
 class Agent(Generic[Output]):
     """A language model with a name, a goal, instructions and tools.
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from divebook.errors import SetupError, did_you_mean
-from divebook.text.arguments import describe, list_of
+from divebook.text.arguments import describe, list_of, suggest_arguments
 
 # --- written form of replies --------------------------------------------------------------------------------------
 # Each model request takes one reply of the script. A reply is one of:
@@ -47,6 +47,7 @@ FORMS = (
 )
 
 
+@suggest_arguments
 @dataclass
 class ScriptedModel:
     """Model that returns the replies of a script, one per request. After the end of the script, the last reply is

@@ -70,7 +70,7 @@ from divebook.events.catalog import Payload
 from divebook.events.codec import encode, tagged_form
 from divebook.events.upcast import FORM, Change, apply_changes
 from divebook.questions.bounds import Bounds
-from divebook.text.arguments import describe, normal_name, same_name
+from divebook.text.arguments import describe, normal_name, same_name, suggest_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,7 @@ class Written:
 UNWRITTEN = Written()
 
 
+@suggest_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class Workflow(Definition):
     """A workflow: steps and the edges between them. The first listed step is the start.

@@ -80,7 +80,15 @@ from divebook.events.codec import canonical_hash, json_form, locate_surrogate, s
 from divebook.events.recorded import opened
 from divebook.events.values import is_recordable_type, recorded_base
 from divebook.questions.question import example_in_words, example_of
-from divebook.text.arguments import DurationLike, expected_seconds, normal_name, plain_seconds, require, same_name
+from divebook.text.arguments import (
+    DurationLike,
+    expected_seconds,
+    normal_name,
+    plain_seconds,
+    require,
+    same_name,
+    suggest_arguments,
+)
 from divebook.text.passwords import REDACTED, looks_secret
 from divebook.text.protocols import is_async, without_partials
 from divebook.text.ranges import SOME_SECONDS
@@ -879,6 +887,7 @@ class WorkflowDecorator(Protocol):
 def workflow(name: Callable[Concatenate[C, P], Coroutine[Any, Any, R]], /) -> WorkflowFunction[P, R, C]: ...
 @overload
 def workflow(name: str | None = None, *, workspace: str | None = None) -> WorkflowDecorator: ...
+@suggest_arguments
 def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
     """Convert an async function ``async def f(ctx, ...)`` to a `WorkflowFunction`.
 
@@ -1057,6 +1066,7 @@ def step(
     workspace: str | None = None,
     rollback: Callable[..., Any] | None = None,
 ) -> StepDecorator: ...
+@suggest_arguments
 def step(
     name: Any = None,
     *,

@@ -24,7 +24,14 @@ from divebook.errors import DefinitionError, Problem, ScriptError, did_you_mean,
 from divebook.events.payload import compile_init
 from divebook.questions.question import DEFINABLE
 from divebook.text import ranges
-from divebook.text.arguments import DurationLike, describe, expected_seconds, normal_name, plain_seconds
+from divebook.text.arguments import (
+    DurationLike,
+    describe,
+    expected_seconds,
+    normal_name,
+    plain_seconds,
+    suggest_arguments,
+)
 from divebook.text.ranges import COUNT, SECONDS, SOME_SECONDS
 
 # --- reactions to failure: retry, catch and rollback ------------------------------------------------------------------
@@ -33,6 +40,7 @@ from divebook.text.ranges import COUNT, SECONDS, SOME_SECONDS
 _SECONDS = table.Number(ranges.SECONDS)
 
 
+@suggest_arguments
 @dataclass(frozen=True, slots=True)
 class Retry(Definition):
     """Retry policy of a step: number of attempts, and growing pauses between the attempts.
@@ -93,6 +101,7 @@ class Retry(Definition):
         return min(self.max_seconds, pause)
 
 
+@suggest_arguments
 @dataclass(frozen=True, slots=True)
 class Catch(Definition):
     """Error handler of a step: names the step with which the workflow continues if the last attempt of this step has
@@ -117,6 +126,7 @@ class Catch(Definition):
         self._put(errors=_sequence(self.errors, "errors", 'errors=["TimeoutError"]'))
 
 
+@suggest_arguments
 @dataclass(frozen=True, slots=True)
 class Rollback(Definition):
     """Rollback of a step: the action that undoes the completed step if the execution fails later or is cancelled.
@@ -166,6 +176,7 @@ def _sequence(value: Any, name: str, hint: str) -> Sequence[Any]:
 # --- questions of steps of type ``interrupt`` -------------------------------------------------------------------------
 
 
+@suggest_arguments
 @dataclass(frozen=True, slots=True)
 class Ask(Definition):
     """Question of a step to a person. Its texts are templates. ``divebook keys Ask`` describes each field.
@@ -375,6 +386,7 @@ _REFERRED = re.compile(r"^\s*\$\(\s*(?:\w+\.)*(\w+)\s*\)\s*$")
 """Pattern of an expression that only refers to a value. The group is the last name of the reference."""
 
 
+@suggest_arguments
 @dataclass(frozen=True, slots=True)
 class Edge(Definition):
     """Edge to another step. A path follows the edge if it has no condition or its condition is true."""
@@ -407,6 +419,7 @@ class Edge(Definition):
         return restored(cls, data)
 
 
+@suggest_arguments
 @dataclass(frozen=True, slots=True)
 class Each(Definition):
     """Loop of a step over items: the step is executed once for each item.
@@ -491,6 +504,7 @@ class _Undecided(tuple[Edge, ...]):
 UNDECIDED: tuple[Edge, ...] = _Undecided()
 
 
+@suggest_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class Step(Definition):
     """One step of a workflow: a prompt, action, script, wait, question or child workflow. Its type is inferred from its

@@ -18,7 +18,7 @@ from divebook.definitions.functions import UserFunction, as_function, is_callabl
 from divebook.definitions.resources import IF_DESTRUCTIVE
 from divebook.definitions.step import Retry
 from divebook.errors import DefinitionError, Problem, shown_number
-from divebook.text.arguments import DurationLike, plain_seconds
+from divebook.text.arguments import DurationLike, plain_seconds, suggest_arguments
 from divebook.text.ranges import CHARACTERS, COUNT
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -221,6 +221,7 @@ def tool(
     concurrency: int | None = None,
     workspace: str | None = None,
 ) -> Callable[[F], F]: ...
+@suggest_arguments
 def tool(
     name: Any = None,
     *,

@@ -84,7 +84,15 @@ from divebook.stores.backend import SimpleStore
 from divebook.stores.codec import Codec
 from divebook.stores.leases import QueuedExecution, WorkerRecord
 from divebook.stores.memory import as_store
-from divebook.text.arguments import describe, id_of, is_list_of_strings, list_of, question_id_of, require
+from divebook.text.arguments import (
+    describe,
+    id_of,
+    is_list_of_strings,
+    list_of,
+    question_id_of,
+    require,
+    suggest_arguments,
+)
 from divebook.text.format import plural
 from divebook.text.path_arguments import as_path
 from divebook.text.protocols import require_protocol
@@ -413,6 +421,7 @@ class StandingRules(Sequence[tuple[str | None, StandingRule]]):
                 self._control.answering.revoke(execution_id, rule_id, by)
 
 
+@suggest_arguments
 class Environment:
     """Container of workflows, agents, actions and documents that uses one store.
 

@@ -16,6 +16,7 @@ from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import ExecutionState
 from divebook.environments.registry import Registry
 from divebook.environments.starts import (
+    OPTION_NAMES,
     RETURN,
     WARN,
     StartOptions,
@@ -196,6 +197,7 @@ class Variants:
 
     def fork(self, execution_id: str, at: int | None, change: ChangeLike, options: StartOptions) -> Run:
         """Start a fork of an execution; see `Run.fork`."""
+        require_options(options, ("at", "change", *sorted(OPTION_NAMES)), "a fork has no option")
         parsed = Change.of(change)
         source = self._store.resolve(execution_id)
         # At the end of a completed execution, a change of variables, inputs, prompts, model or definition would have no
@@ -338,7 +340,9 @@ class Variants:
 
     def _what_if(self, execution_id: str, change: ChangeLike, at: int | None, options: WhatIfOptions) -> Variant:
         """Return a what-if that has been checked against the log of its source execution, but not started."""
-        require_options(options, WhatIfOptions.__annotations__, "a what-if has no option")
+        # Parameters of the method are named in the advice, too.
+        allowed = (*WhatIfOptions.__annotations__, "change", "at", "repeat", "plan")
+        require_options(options, allowed, "a what-if has no option")
         tools = _tools(options, "a what-if")
         source = self._execution(execution_id)
         parsed = Change.of(change)
@@ -552,7 +556,8 @@ class Variants:
         workflow of one prompt step, made for that call (`call_of`), and the recorded prompt is the variable `ASKED`.
         """
         count = _times(times, "a step is tried", "times")
-        require_options(options, TrialOptions.__annotations__, "a trial has no option")
+        allowed = (*TrialOptions.__annotations__, "step", "changes", "times")
+        require_options(options, allowed, "a trial has no option")
         tools = _tools(options, "a trial")
         # Find the recorded entry into the step, or the recorded call of the agent in a workflow function.
         source = self._execution(execution_id)

@@ -21,7 +21,7 @@ from divebook.definitions.functions import WorkflowFunction
 from divebook.definitions.reader import read_definitions
 from divebook.definitions.step import Retry
 from divebook.environments.environment import Environment
-from divebook.environments.starts import StartOptions
+from divebook.environments.starts import OPTION_NAMES, StartOptions, require_options
 from divebook.errors import DivebookError, InputError, NotFoundError, SetupError
 from divebook.mapping import PARALLEL, MappedRows, mapped
 from divebook.notebook.commands import print_answer
@@ -34,7 +34,15 @@ from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.runtime.run import Run
 from divebook.stores import EventStore
-from divebook.text.arguments import DurationLike, describe, id_of, question_id_of, require, require_string
+from divebook.text.arguments import (
+    DurationLike,
+    describe,
+    id_of,
+    question_id_of,
+    require,
+    require_string,
+    suggest_arguments,
+)
 from divebook.text.ranges import COUNT_OR_ZERO
 
 if TYPE_CHECKING:
@@ -132,6 +140,7 @@ def _call(store: str | None) -> Invocation:
 
 
 @_short_in_ipython
+@suggest_arguments
 def define(*objects: Any, dialect: Dialect = OWN) -> Defined:
     """Add definitions to the session, as a ``%%dive`` cell does. They replace older ones of the same names.
 
@@ -249,6 +258,7 @@ def run(
         workflow = _workflow_from(session, workflow, name, dialect)
     declared = {definition.name for definition in workflow.inputs} - StartOptions.__annotations__.keys()
     keywords = {key: options.pop(key) for key in [*options] if key in declared}
+    require_options(options, (*sorted(declared), *sorted(OPTION_NAMES)), "a run has no input or option")
     inputs = _inputs_of_call(workflow, (inputs, *more_inputs), keywords)
     _require_inputs_named_like_options(workflow, inputs)
     read_answers = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(mapping=answers)
@@ -335,6 +345,7 @@ def _only_workflow(definitions: Definitions) -> str:
 
 
 @_short_in_ipython
+@suggest_arguments
 def runs(
     status: str | None = None,
     workflow: str | None = None,
@@ -380,6 +391,7 @@ def runs(
 
 
 @_short_in_ipython
+@suggest_arguments
 def inbox(*, store: str | None = None) -> OpenQuestions:
     """Return the open questions as pairs of run id and question; questions of the newest execution come first.
 
@@ -402,6 +414,7 @@ def inbox(*, store: str | None = None) -> OpenQuestions:
 
 
 @_short_in_ipython
+@suggest_arguments
 def frames(
     of: FramesOf = None,
     where: Mapping[str, Any] | None = None,
@@ -465,6 +478,7 @@ def frames(
 
 
 @_short_in_ipython
+@suggest_arguments
 def answer(
     question: Question | str, response: Any, *, alike: bool = False, by: str | None = None, store: str | None = None
 ) -> Run:
@@ -496,6 +510,7 @@ def answer(
 
 
 @_short_in_ipython
+@suggest_arguments
 def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
     """Compare two or more runs, place by place: equal, changed, added and removed operations.
 
@@ -526,12 +541,14 @@ def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
 
 
 @_short_in_ipython
+@suggest_arguments
 def show(run: Run | str, *, store: str | None = None) -> Run:
     """Return the run with this id, running or past; the beginning of the id is enough."""
     return inspection.show(_call(store), id_of(run, "run")).execution
 
 
 @_short_in_ipython
+@suggest_arguments
 def resume(run: Run | str, *, store: str | None = None) -> Run:
     """Resume a run where its log ends. Returns at once; `wait` for the end."""
     drive = driving.resume_runs(_call(store), [id_of(run, "run")])
@@ -548,6 +565,7 @@ def resume(run: Run | str, *, store: str | None = None) -> Run:
 
 
 @_short_in_ipython
+@suggest_arguments
 def map(  # noqa: A001 - it is `divebook.map`
     frame: Any,
     function: Callable[..., Any] | Workflow | Agent,

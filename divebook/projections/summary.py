@@ -236,8 +236,8 @@ class Summary(NamedTuple):
             version, *parts = decode(data)
             if version != VERSION or len(parts) != len(cls._fields):
                 return None
-            *others, expiries = parts
-            return cls(*others, tuple(expiries))
+            summary = cls(*parts)
+            return summary._replace(expiries=tuple(summary.expiries))
         except UNFIT:
             return None
 

@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from divebook.errors import BoundsError, nearest
-from divebook.text.arguments import DurationLike, expected_seconds, plain_seconds
+from divebook.text.arguments import DurationLike, expected_seconds, plain_seconds, suggest_arguments
 from divebook.text.format import DURATION_PATTERN
 from divebook.text.ranges import COUNT, COUNT_OR_ZERO, SECONDS
 
@@ -29,6 +29,7 @@ MOST_DOLLARS: Final = 10**15
 LEAST_DOLLARS: Final = Decimal("0.000000001")
 
 
+@suggest_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class Bounds:
     """Budget of a run. ``Bounds()`` has no limits. `max_cost` may be any number, or a string such as ``"2.50"``.

@@ -17,7 +17,7 @@ from divebook.definitions.functions import UserFunction, as_function, decorated
 from divebook.definitions.step import Retry
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
-from divebook.text.arguments import DurationLike, describe
+from divebook.text.arguments import DurationLike, describe, suggest_arguments
 from divebook.text.protocols import without_partials
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,6 +59,7 @@ def action(
     executor: Any = None,
     workspace: str | None = None,
 ) -> Callable[[F], F]: ...
+@suggest_arguments
 def action(
     name: F | str | None = None,
     *,

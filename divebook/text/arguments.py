@@ -6,14 +6,17 @@ library, or after a run has begun.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from inspect import Parameter
 from numbers import Real
 from typing import Any, TypeAlias, TypeVar, cast
 
-from divebook.errors import SetupError
+from divebook.errors import SetupError, unexpected_argument
 from divebook.text.format import parse_duration
 from divebook.text.ranges import MOST_SECONDS, NumberRange
 
@@ -53,6 +56,33 @@ def require(value: object, name: str, expected: str, *, fits: bool) -> None:
     """
     if value is not None and not fits:
         raise SetupError(f"{name} must be {expected}, not {describe(value)}")
+
+
+def suggest_arguments(target: C) -> C:
+    """Decorate a public function or class, so that the error of a misspelt keyword argument names the one that was
+    meant. The call itself does not change.
+    """
+    is_class = isinstance(target, type)
+    function: Callable[..., Any] = target.__init__ if is_class else target
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        try:
+            return function(*arguments, **options)
+        except TypeError:
+            # Examined only after an error, so that a correct call costs nothing more. An error of the body passes.
+            kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+            parameters = inspect.signature(target).parameters.values()
+            names = [parameter.name for parameter in parameters if parameter.kind in kinds]
+            unknown = next((name for name in options if name not in names), None)
+            if unknown is None or any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+                raise
+            raise unexpected_argument(target.__name__, unknown, names) from None
+
+    if not is_class:
+        return cast("C", call)
+    target.__init__ = call  # type: ignore[method-assign]
+    return target
 
 
 def require_string(value: object, name: str) -> None:
@@ -184,6 +214,7 @@ def wait_limit(timeout: object) -> float | None:
 
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 def normal_name(name: T) -> T:
