@@ -131,12 +131,13 @@ def note_problems_of(result: object) -> None:
 
 def _print_runs(query: RunQuery, _values: Mapping[str, Any]) -> None:
     from divebook.projections.run_columns import run_table
+    from divebook.projections.summary import no_runs_note
     from divebook.report.model import Report
     from divebook.stores.append import RELAXED
 
     records = query.records
     if not records:
-        print_note("no runs" + (" of that kind" if query.filters else " yet"))
+        print_note(no_runs_note(query.event_store, query.filters))
         return
     print_report(Report(blocks=(run_table(query.lines(records), "shell"),)))
     total = query.total(records)

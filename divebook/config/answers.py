@@ -33,6 +33,7 @@ from divebook.runtime.messages import annotation
 from divebook.runtime.run import Run, asked_questions
 from divebook.stores import ExecutionRecord
 from divebook.text.arguments import normal_name, require
+from divebook.text.path_arguments import similar_file
 from divebook.text.redaction import one_line, shared
 
 VARIABLE = "DIVEBOOK_ANSWERS"
@@ -183,7 +184,7 @@ def answers_from(
     answers: dict[str, Any] = {}
     if file is not None:
         if not Path(file).is_file():
-            raise InputError(f"there is no file of answers at {file}")
+            raise InputError(f"there is no file of answers at {file}{similar_file(Path(file))}")
         try:
             text = Path(file).read_text("utf-8")
         except UnicodeDecodeError as error:

@@ -29,7 +29,7 @@ from divebook.environments.environment import Environment
 from divebook.errors import DefinitionError, Problem, SetupError
 from divebook.report.hints import advised
 from divebook.steps.checks import syntax_problems
-from divebook.text.path_arguments import as_path
+from divebook.text.path_arguments import as_path, similar_file
 from divebook.text.syntax import parse_python
 
 # --- files and folders -----------------------------------------------------------------------------------------------
@@ -90,7 +90,8 @@ def definition_files(folder: Path) -> list[Path]:
     try:
         names = sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
     except OSError as error:
-        raise _unreadable(folder, f"failed to read directory: {folder}: {error.strerror}") from error
+        similar = similar_file(folder) if isinstance(error, FileNotFoundError) else ""
+        raise _unreadable(folder, f"failed to read directory: {folder}: {error.strerror}{similar}") from error
     if not names:
         raise _unreadable(folder, f"no yaml or json files found in directory: {folder}")
     return names
@@ -123,7 +124,8 @@ def text_of(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise _unreadable(path, f"failed to read file {path}: not UTF-8 at byte {error.start}") from error
     except OSError as error:
-        raise _unreadable(path, f"failed to read file {path}: {error.strerror}") from error
+        similar = similar_file(path) if isinstance(error, FileNotFoundError) else ""
+        raise _unreadable(path, f"failed to read file {path}: {error.strerror}{similar}") from error
 
 
 def _unreadable(path: Path, message: str, hint: str | None = None) -> DefinitionError:
@@ -419,9 +421,13 @@ def import_actions(source: str, what: str = "actions") -> ModuleType:
     SetupError
         The import raises any exception.
     """
+    path = Path(source)
+    is_file = source.endswith(".py")
+    if is_file and not path.exists():
+        raise SetupError(f"{what} {source!r} cannot be imported: there is no such file{similar_file(path)}")
     try:
-        if source.endswith(".py"):
-            return _import_file(Path(source))
+        if is_file:
+            return _import_file(path)
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
         return importlib.import_module(source)
     except Exception as error:  # code of users may raise anything

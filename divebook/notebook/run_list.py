@@ -21,7 +21,7 @@ from divebook.notebook.report import questions
 from divebook.notebook.shell_state import present_front_end
 from divebook.notebook.view_output import NOTHING, ViewOutput, display_bundle
 from divebook.projections.run_columns import run_table
-from divebook.projections.summary import Overview, records_with
+from divebook.projections.summary import Overview, no_runs_note, records_with
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.report.model import Items, Line, Paragraph, Report, Text
@@ -111,7 +111,7 @@ class Runs(Shown):
             records = self.records[: count + 1]
         lines = Overview(self.environment.store).lines(records[:count])
         if not lines:
-            return Report(blocks=(Paragraph(("no runs of that kind" if self.filters else "no runs yet",)),))
+            return Report(blocks=(Paragraph((no_runs_note(self.environment.store, self.filters),)),))
         # A list that is as long as its own limit is complete, although the store has more runs.
         is_cut = len(records) > count and self.limit != count
         note = (Paragraph(("and more: .frame() has all",)),) if is_cut else ()

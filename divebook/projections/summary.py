@@ -42,7 +42,14 @@ from divebook.engine.operations import (
     TOOL_DISCOVERY,
 )
 from divebook.engine.state import NO_USAGE
-from divebook.errors import UNFIT, ExecutionNotFoundError, NotFoundError, ReadOnlyStoreError, StoreError
+from divebook.errors import (
+    UNFIT,
+    ExecutionNotFoundError,
+    NotFoundError,
+    ReadOnlyStoreError,
+    StoreError,
+    did_you_mean,
+)
 from divebook.events import Event, catalog
 from divebook.events.catalog import (
     BADGED,
@@ -452,6 +459,22 @@ def records_with(
     statuses = Overview(store).statuses(records)
     matching = [record for record in records if statuses[record.execution_id] == status]
     return matching[:limit] if limit else matching
+
+
+def no_runs_note(store: EventStore, filters: Mapping[str, Any]) -> str:
+    """Return the text for a list without runs. It names the workflow that a misspelt filter probably meant.
+
+    Parameters
+    ----------
+    filters
+        Filters of `EventStore.records` that are not None.
+    """
+    if not filters:
+        return "no runs yet"
+    workflow = filters.get("workflow")
+    names = {record.workflow_name for record in store.records()} if workflow else set()
+    advice = None if workflow in names else did_you_mean(str(workflow), names)
+    return "no runs of that kind" + (f" ({advice})" if advice else "")
 
 
 class Overview:

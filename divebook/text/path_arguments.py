@@ -1,6 +1,6 @@
-"""Conversion of path arguments, which callers of the public API pass as strings or path objects.
+"""Path arguments, which callers of the public API pass as strings or path objects, and advice about missing files.
 
-The function is not part of `divebook.text.arguments`, because pure packages import that module and must not import
+The functions are not part of `divebook.text.arguments`, because pure packages import that module and must not import
 `pathlib`.
 """
 
@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from divebook.errors import SetupError
+from divebook.errors import SetupError, did_you_mean
 from divebook.text.arguments import describe
 
 
@@ -21,3 +21,15 @@ def as_path(value: Any, name: str) -> Path:
     if not isinstance(value, str | os.PathLike) or isinstance(value, type):
         raise SetupError(f"{name} must be a path, not {describe(value)}")
     return Path(value)
+
+
+def similar_file(path: Path) -> str:
+    """Return the text that a message about a missing file or folder ends with: the most similar name in its folder. It
+    is empty if there is none.
+    """
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return ""
+    advice = did_you_mean(path.name, names)
+    return f" ({advice})" if advice else ""

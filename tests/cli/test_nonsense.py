@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.cli.conftest import write
+
 NONSENSE = [
     "",
     "\x00",
@@ -59,3 +61,24 @@ def test_answers_that_are_no_text_are_refused(divebook, hello, folder):
     (folder / "answers.yaml").write_bytes(b"\xff\xfe")
     result = divebook("run", hello, "--answers", "answers.yaml")
     assert (result.exit_code, "is not UTF-8 text" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("run", "helo.yaml"), "hello.yaml"),
+        (("run", "flwo.py"), "flow.py"),
+        (("run", "foldr/"), "folder"),
+        (("run", "hello.yaml", "--actions", "flwo.py"), "flow.py"),
+        (("run", "hello.yaml", "--answers", "answer.yaml"), "answers.yaml"),
+        (("runs", "--workflow", "helo"), "hello"),
+    ],
+)
+def test_a_misspelt_file_or_workflow_names_the_one_that_was_meant(divebook, hello, folder, words, meant):
+    write(folder / "flow.py", "")
+    write(folder / "answers.yaml", "a: 1")
+    (folder / "folder").mkdir()
+    divebook("run", hello, "-v", "who=you")
+    result = divebook(*words)
+    assert f"did you mean '{meant}'?" in result.stderr + result.stdout
+    assert "Errno" not in result.stderr
