@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import importlib
+import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypedDict, Unpack, overload
 
 import anyio.to_thread
 
 from divebook.agents.cache import lasting
 from divebook.agents.models import RECORDED, check_key, model_name, without_secrets
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
-from divebook.definitions.answer_types import allow_answers, named_answer
+from divebook.definitions.answer_types import allow_answers, hints_of, named_answer
 from divebook.definitions.code import code_of
 from divebook.definitions.json_schemas import require_possible_schema, require_schema
 from divebook.definitions.resources import AgentDefinition, ApprovalRule, Approvals, ModelSettings
@@ -98,6 +100,101 @@ class AgentOptions(TypedDict, total=False):
     cache: DurationLike | None
     workspace: str | None
     corrections: int | None
+
+
+class LibraryCache:
+    """Cache of tools and agents in the form of pydantic-ai, made from those of an environment. Making them takes longer
+    than recording several requests.
+
+    Only the newest of each name are kept, and none that refer to a single turn. The environment forgets them when it is
+    closed, because a model has the key of its provider (`tests/environments/test_library_cache.py`).
+    """
+
+    def __init__(self) -> None:
+        self._tools: dict[str, _ToolEntry] = {}
+        self._agents: dict[str, _AgentEntry] = {}
+
+    def tool(self, tool: ToolFunction) -> Any:
+        """Return the tool of pydantic-ai that was made from `tool`. Return None if there is none, or if an annotation
+        means another type by now, such as a class that a cell has defined again.
+        """
+        entry = self._tools.get(tool.name)
+        if entry is None or entry.tool is not tool or entry.hints != _hints_for_schema(tool):
+            return None
+        return entry.library_tool
+
+    def keep_tool(self, tool: ToolFunction, library_tool: Any) -> None:
+        """Keep the tool of pydantic-ai that was made from `tool`. A tool that runs inside its turn is not kept, because
+        it refers to that turn.
+        """
+        if not tool.inline:
+            self._tools[tool.name] = _ToolEntry(tool, _hints_for_schema(tool), library_tool)
+
+    def library_agent(self, agent: Agent, model: Any, library_tools: Sequence[Any]) -> Any:
+        """Return the agent of pydantic-ai that was made from the same definition, model and tools; None without one.
+
+        `model` is the model of pydantic-ai.
+        """
+        entry = self._agents.get(agent.name)
+        return entry.library if entry is not None and entry.fits(agent, model, library_tools) else None
+
+    def keep_agent(self, agent: Agent, model: Any, library_tools: Sequence[Any], library: Any) -> None:
+        """Keep an agent of pydantic-ai, if all its tools are kept as well."""
+        tool_ids = {id(entry.library_tool) for entry in self._tools.values()}
+        if all(id(tool) in tool_ids for tool in library_tools):
+            loop = asyncio.get_running_loop()
+            self._agents[agent.name] = _AgentEntry(agent, model, tuple(library_tools), loop, library)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._tools.clear()
+        self._agents.clear()
+
+
+class _ToolEntry(NamedTuple):
+    tool: ToolFunction
+    hints: Mapping[str, Any]
+    """Types of the parameters when the tool was made."""
+    library_tool: Any
+
+
+class _AgentEntry(NamedTuple):
+    agent: Agent
+    model: Any
+    library_tools: tuple[Any, ...]
+    loop: asyncio.AbstractEventLoop
+    """Event loop of its turns, to which its locks belong."""
+    library: Any
+
+    def fits(self, agent: Agent, model: Any, library_tools: Sequence[Any]) -> bool:
+        """Return True if an agent with this model and these tools would be made equal to this one."""
+        # Everything is compared by identity. A model that has a name is looked up for each turn, because its key may
+        # have changed. Any other model belongs to the agent, and is wrapped anew for each turn.
+        has_same_model = self.model is model if isinstance(agent.model, str) else self.agent.model is agent.model
+        return (
+            has_same_model
+            and self.agent.definition is agent.definition
+            and len(self.library_tools) == len(library_tools)
+            and all(map(operator.is_, self.library_tools, library_tools))
+            and self.loop is asyncio.get_running_loop()
+        )
+
+
+def _hints_for_schema(tool: ToolFunction) -> Mapping[str, Any]:
+    """Return the types from which the schema of a tool is derived; nothing for a tool that states its schema."""
+    return {} if tool.schema is not None else hints_of(tool.function)
+
+
+class TurnServices(Protocol):
+    """Protocol for the services that a turn of an agent needs of its environment."""
+
+    library_cache: LibraryCache
+    """Tools and agents that are kept between turns."""
+
+    def limited(self, tool: ToolFunction) -> ToolFunction:
+        """Return a copy of a tool with the limits, such as a time limit, that the environment's definitions set for the
+        tool.
+        """
 
 
 @suggest_arguments
@@ -468,15 +565,13 @@ class Agent(Generic[Output]):
         context: StepTurn,
         tools: Sequence[ToolFunction],
         servers: Sequence[ToolServer],
-        limited: Callable[[ToolFunction], ToolFunction],
+        services: TurnServices,
     ) -> dict[str, Any]:
         """Run one turn of the agent, in which the model may call tools until it answers. Return the turn's result.
         `context` records all model requests and tool calls.
-
-        `limited` applies the environment's limits to a tool.
         """
         loop = await loaded(LOOP)
-        result: dict[str, Any] = await loop.run_turn(self, task, context, tools, servers, limited)
+        result: dict[str, Any] = await loop.run_turn(self, task, context, tools, servers, services)
         return result
 
 

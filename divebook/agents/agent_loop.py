@@ -5,7 +5,7 @@ answer, or a single model request without that loop.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,7 @@ from divebook.text.format import plural
 from divebook.text.redaction import logger
 
 if TYPE_CHECKING:
-    from divebook.agents.agent import Agent
+    from divebook.agents.agent import Agent, LibraryCache, TurnServices
 
 
 # --- last round ---------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ async def run_turn(  # noqa: PLR0917 - the arguments of `Agent.turn`
     context: StepTurn,
     tools: Sequence[ToolFunction],
     servers: Sequence[ToolServer],
-    limited: Callable[[ToolFunction], ToolFunction],
+    services: TurnServices,
 ) -> dict[str, Any]:
     """Run one turn of an agent and return the turn's result; see `Agent.turn`."""
     # A tool without a workspace of its own works in the workspace of the agent.
@@ -107,8 +107,8 @@ async def run_turn(  # noqa: PLR0917 - the arguments of `Agent.turn`
     # The type that a step declares takes precedence over that of the agent.
     output = answer_type(agent.output if task.output is None else task.output)
     allow_answers(output)
-    loop = AgentLoop(agent, message, output, task)
-    return await loop.turn(context, [*map(limited, local_tools), *map(limited, server_tools)], task.deps)
+    loop = AgentLoop(agent, message, output, task, services.library_cache)
+    return await loop.turn(context, [*map(services.limited, (*local_tools, *server_tools))], task.deps)
 
 
 class AgentLoop:
@@ -120,13 +120,16 @@ class AgentLoop:
         Type of the answer: None for text, a type, or a JSON schema.
     task
         The task, with the conversation that it continues, if there is one.
+    cache
+        Tools and agents of pydantic-ai that the environment keeps.
     """
 
-    def __init__(self, agent: Agent, message: Request, output: Any, task: AgentTask) -> None:
+    def __init__(self, agent: Agent, message: Request, output: Any, task: AgentTask, cache: LibraryCache) -> None:
         self._agent = agent
         self._message = message
         self._output = output
         self._task = task
+        self._cache = cache
 
     async def turn(self, context: StepTurn, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
         """Run the turn and return its result: the agent's output, the output as text, the number of model requests, and
@@ -229,34 +232,52 @@ class AgentLoop:
         return TurnBudget(self._agent.name, Bounds.from_dict(bounds or {}), budget_above, share)
 
     async def _built_agent(self, tools: Sequence[ToolFunction], original_setting: Mapping[str, Any]) -> dict[str, Any]:
-        """Build a pydantic-ai agent from the agent's definition. Return a dict with the built agent (key ``library``)
-        and the arguments for its run.
+        """Return a dict with a pydantic-ai agent that is built from the agent's definition (key ``library``), and the
+        arguments for its run.
         """
         agent = self._agent
         # After a change of the agent, recorded calls must stay valid: tools accept their original arguments as well,
         # and a placeholder stands for each tool that no longer exists.
-        library_tools = [accept_original_calls(_library_tool(tool), original_setting) for tool in tools]
+        library_tools = [accept_original_calls(self._library_tool(tool), original_setting) for tool in tools]
         library_tools += placeholders(original_setting, {tool.name: tool for tool in tools})
-        durability = DivebookDurability(
-            # A recorded request names its model by id, so pydantic-ai must have the models behind a fallback by their
-            # ids.
-            models=_fallbacks(agent.capabilities),
-            rules=[
-                *_tool_choice(agent.definition),
-                *_restoring(original_setting),
-                LastRound(agent.name, agent.definition.tool_iteration_limit),
-            ],
-            is_alone=not agent.capabilities,
-        )
-        library = pydantic_ai.Agent(
-            await resolved(agent),
-            name=agent.name,
-            tools=library_tools,
-            retries=agent.definition.corrections,
-            capabilities=[*agent.capabilities, durability],
-        )
+        model = await resolved(agent)
+        # Capabilities may have a state, and the rules of a turn that began with another agent hold for that turn only.
+        may_keep = not agent.capabilities and not original_setting
+        library = self._cache.library_agent(agent, model, library_tools) if may_keep else None
+        if library is None:
+            durability = DivebookDurability(
+                # A recorded request names its model by id, so pydantic-ai must have the models behind a fallback by
+                # their ids.
+                models=_fallbacks(agent.capabilities),
+                rules=[
+                    *_tool_choice(agent.definition),
+                    *_restoring(original_setting),
+                    LastRound(agent.name, agent.definition.tool_iteration_limit),
+                ],
+                is_alone=not agent.capabilities,
+            )
+            library = pydantic_ai.Agent(
+                model,
+                name=agent.name,
+                tools=library_tools,
+                retries=agent.definition.corrections,
+                capabilities=[*agent.capabilities, durability],
+            )
+            if may_keep:
+                self._cache.keep_agent(agent, model, library_tools, library)
         settings = settings_of(agent.definition)
         return {"library": library, "instructions": self._message.instructions or None, "model_settings": settings}
+
+    def _library_tool(self, tool: ToolFunction) -> Tool[Any]:
+        cached_tool: Tool[Any] | None = self._cache.tool(tool)
+        if cached_tool is not None:
+            return cached_tool
+        converted = library_tool(tool, _call)
+        # The requests and calls inside an inline tool are recorded instead of the call of the tool itself.
+        if tool.inline:
+            converted.metadata = {ENGINE: False}
+        self._cache.keep_tool(tool, converted)
+        return converted
 
     async def _supplied_agent(self, original_setting: Mapping[str, Any]) -> dict[str, Any]:
         """Return a dict with the pydantic-ai agent that the user passed to `Agent.of` (key ``library``) and the
@@ -442,14 +463,6 @@ def _fallbacks(capabilities: Sequence[Any]) -> dict[str, Model]:
 
 def _restoring(original_setting: Mapping[str, Any]) -> list[OriginalTurn]:
     return [OriginalTurn(original_setting)] if original_setting else []
-
-
-def _library_tool(tool: ToolFunction) -> Tool[Any]:
-    converted = library_tool(tool, _call)
-    # The requests and calls inside an inline tool are recorded instead of the call of the tool itself.
-    if tool.inline:
-        converted.metadata = {ENGINE: False}
-    return converted
 
 
 async def _call(tool: ToolFunction, arguments: Mapping[str, Any]) -> Any:

@@ -164,6 +164,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         super().__init__(name=name, models=models)
         self._rules = rules
         self._is_alone = is_alone
+        self._model_operations: Any = None
 
     engine_spec = DurabilityEngineSpec(
         engine_name=ENGINE,
@@ -184,6 +185,15 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
     def get_durable_operation_backend(self) -> Backend:
         """Return the backend through which pydantic-ai runs its operations."""
         return Backend()
+
+    def _bind_model_operations(self, backend: DurableOperationBackend[Any], **names: Any) -> Any:
+        """Return the operations with which requests are made. pydantic-ai asks for them at each request, because an
+        engine may name them by the model. Those of divebook have one name for all models, so they are made once
+        (test_the_operations_of_requests_are_bound_once).
+        """
+        if self._model_operations is None:
+            self._model_operations = super()._bind_model_operations(backend, **names)
+        return self._model_operations
 
     def get_wrapper_model(self, model: Model) -> Model | None:
         """Return a wrapper of the model that streams responses, if some view shows the text while it arrives. Otherwise

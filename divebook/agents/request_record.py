@@ -17,6 +17,7 @@ import base64
 import operator
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import Context
 from dataclasses import MISSING, fields, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -276,9 +277,12 @@ async def in_time(request: Awaitable[T], seconds: float) -> T:
 
     A provider's own timeout applies to each received piece only, not to the whole response.
     """
-    with anyio.move_on_after(seconds):
+    with anyio.CancelScope() as scope:
+        # The timer is set in an empty context. A timer that was cancelled stays in the event loop until its time has
+        # come, and refers to its context until then: to the messages and dependencies of this run.
+        Context().run(setattr, scope, "deadline", anyio.current_time() + seconds)
         return await request
-    # Reached only if the time limit has cancelled the block, which `move_on_after` leaves without an error.
+    # Reached only if the time limit has cancelled the block, which the scope leaves without an error.
     raise TimeoutError(f"the response was not complete after {seconds:g} seconds; to allow more, raise ResponseTimeout")
 
 

@@ -146,7 +146,8 @@ class AgentTurn:
         cleaned_value = shared().without_certain(value)
         # Only credentials that were recognized by their form are reported. A secret that the user named is expected
         # here.
-        if what not in self.cleaned and cleaned_value not in (value, shared().without_named(value)):
+        # A value that nothing was removed from, as most are, is not searched for named secrets once more.
+        if what not in self.cleaned and cleaned_value != value and cleaned_value != shared().without_named(value):
             self.cleaned.add(what)
             _log.warning(
                 "%s had what looks like a credential: agent %s and the log have [redacted] in its place; name keys by "

@@ -140,19 +140,19 @@ def _copy_signature(wrapper: Any, function: Callable[..., Any]) -> None:
     wrapper.__signature__ = signature.replace(parameters=parameters)
     functools.update_wrapper(wrapper, inspect.unwrap(function))
     # A class that is imported for type checkers only cannot be resolved, as pydantic-ai does with all annotations.
+    resolved = hints_of(function)
     wrapper.__annotations__ = {
-        name: _with_union_rule(name, hint, function)
+        name: hint if name == "return" else _with_union_rule(hint, resolved.get(name))
         for name, hint in wrapper.__annotations__.items()
         if name not in supplied
     }
 
 
-def _with_union_rule(name: str, hint: Any, function: Callable[..., Any]) -> Any:
+def _with_union_rule(hint: Any, resolved: Any) -> Any:
     """Return the annotation of a parameter, with the rule of inputs for its unions. An annotation without a union stays
-    as it is.
+    as it is. `resolved` is the type that the annotation names.
     """
-    resolved = hints_of(function).get(name)
-    changed = resolved if name == "return" else with_union_rule(resolved)
+    changed = with_union_rule(resolved)
     return hint if changed is resolved or changed == resolved else changed
 
 

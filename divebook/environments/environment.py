@@ -702,6 +702,7 @@ class Environment:
         self._executors.close()
         if self._registry.servers:
             interruptible_result(ENGINE.call(lambda: ENGINE.promise(self._registry.servers.close())))
+        self._registry.library_cache.clear()
         interruptible_result(ENGINE.call(lambda: ENGINE.promise(CLIENTS.leave(self))))
         for closer in (*reversed(self._closers), *self._unsubscribers):
             closer()

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from divebook import plugins
 from divebook.agents import Agent
-from divebook.agents.agent import agent_of
+from divebook.agents.agent import LibraryCache, agent_of
 from divebook.agents.cache import ResponseCache, cache_of
 from divebook.agents.models import is_known_provider, model_name
 from divebook.agents.scripted import SCRIPTED
@@ -166,6 +166,8 @@ class Registry:
         self._approvals = Approvals().plus(list_of(approvals, "approvals", "approvals=[ApprovalRule(...)]"))
         self.servers = Servers(_run_on_engine, store.sealing)
         self.origins = DefinitionOrigins()
+        self.library_cache = LibraryCache()
+        """Tools and agents in the form of pydantic-ai, kept between turns."""
         self.handlers: dict[str, Handler] = StepHandlers()
         """Step handlers by step type. Runners share this dictionary."""
         self._step_checks: dict[str, Callable[[Workflow], None]] = {}

@@ -132,7 +132,8 @@ def check_agent(agent: Agent, toolkit: AgentToolkit, environment_tools: OurTools
     toolkit.servers_for(definition)
     tools = [toolkit.limited(tool) for tool in (*toolkit.tools_for(definition), *agent.tools)]
     _check_names(agent, tools, environment_tools)
-    _check_signatures(agent, tools)
+    # A tool that is kept from an earlier turn has a schema.
+    _check_signatures(agent, [tool for tool in tools if toolkit.library_cache.tool(tool) is None])
     for name in ABSENT.keys() & set(definition.tools) - {tool.name for tool in tools}:
         _log.warning("agent %s goes without the tool %s: %s", agent.name, name, ABSENT[name])
 

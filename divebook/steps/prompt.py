@@ -23,7 +23,7 @@ import anyio
 import anyio.to_thread
 
 from divebook.agents import Agent, ScriptedModel
-from divebook.agents.agent import OUTPUT, RECORDED_MODEL, loaded, turn_reasons, unasked
+from divebook.agents.agent import OUTPUT, RECORDED_MODEL, TurnServices, loaded, turn_reasons, unasked
 from divebook.agents.cache import Cached, Cassette, ResponseCache, lasting
 from divebook.agents.models import RECORDED
 from divebook.agents.running_turn import CALL, count_spent, present
@@ -297,7 +297,7 @@ ALONE = DelegationChain()
 # --- services for agents ----------------------------------------------------------------------------------------------
 
 
-class AgentToolkit(Protocol):
+class AgentToolkit(TurnServices, Protocol):
     """Protocol for access to the tools, MCP servers and subordinates of agents."""
 
     def agent(self, name: str) -> Agent:
@@ -305,11 +305,6 @@ class AgentToolkit(Protocol):
 
     def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
         """Return the tools that are named in an agent's definition."""
-
-    def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a copy of a tool with the limits, such as a time limit, that the environment's definitions set for the
-        tool.
-        """
 
     def servers_for(self, definition: AgentDefinition) -> Sequence[ToolServer]:
         """Return the MCP servers whose tools an agent may call."""
@@ -508,7 +503,7 @@ class TaskTurn:
             servers = services.servers_for(self._agent.definition)
             for server in servers:
                 self._require_sampler(server)
-            return await self._agent.turn(self._task, step_turn, self._tools(turn), servers, services.limited)
+            return await self._agent.turn(self._task, step_turn, self._tools(turn), servers, services)
         finally:
             step_turn.raise_suspension()
 

@@ -11,6 +11,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow
 from divebook.agents.agent_loop import ANSWER_NOW
+from divebook.agents.durability import Backend
 from divebook.definitions.functions import workflow
 from divebook.definitions.reader import definitions_from
 from divebook.definitions.resources import AgentDefinition
@@ -246,3 +247,17 @@ def test_a_capability_that_edits_a_request_in_place_changes_no_other_request():
             return request_context
 
     assert [schema["edits"] for schema in schemas_sent([Edits()])] == [1, 1, 1]
+
+
+def test_the_operations_of_requests_are_bound_once(monkeypatch):
+    """pydantic-ai binds them for each request by `_bind_model_operations`, a private name."""
+    bound = []
+    bind = Backend.bind
+
+    def noted(self, operation):
+        bound.append(type(operation.operation_id).__name__)
+        return bind(self, operation)
+
+    monkeypatch.setattr(Backend, "bind", noted)
+    schemas_sent([])
+    assert bound.count("ModelRequestId") == 2  # one for plain requests, one for streamed ones
