@@ -32,7 +32,7 @@ from pydantic_ai.usage import UsageLimits
 
 from divebook.agents.budget import TurnBudget
 from divebook.agents.clients import CLIENTS
-from divebook.agents.durability import ENGINE, DivebookDurability, RequestRule, require_closed
+from divebook.agents.durability import ENGINE, DivebookDurability, require_closed
 from divebook.agents.models import RECORDED, tokens_of, tokens_of_definitions
 from divebook.agents.request_record import (
     RequestRecord,
@@ -43,7 +43,7 @@ from divebook.agents.request_record import (
     whole,
     with_values,
 )
-from divebook.agents.requests import complete_response, record_request, reporting_model, stream_response
+from divebook.agents.requests import RequestRule, complete_response, record_request, reporting_model, stream_response
 from divebook.agents.running_turn import CALL, TURN, AgentTurn
 from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction

@@ -91,7 +91,7 @@ from divebook.agents.request_record import (
     with_recorded_limits,
     with_values,
 )
-from divebook.agents.requests import complete_response, record_request, stream_response
+from divebook.agents.requests import RequestRule, complete_response, record_request, stream_response
 from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, count_spent, present, watched
 from divebook.agents.server_tools import InputRequired, answer_questions
 from divebook.agents.signatures import ToolNames, is_readable, plain_result, shortened
@@ -117,23 +117,6 @@ _log = logger(__name__)
 
 ENGINE = "divebook"
 """Name of the engine, and key of its tool metadata."""
-
-
-class RequestRule:
-    """Rule of divebook for the model requests of a turn. `DivebookDurability` applies the rules of a turn after all
-    capabilities of the agent.
-
-    Rules are not capabilities of their own, because pydantic-ai calls every hook of each capability with a new copy of
-    the run context, about 15 times a request (``python -m benchmarks.calls``).
-    """
-
-    def before_request(self, step: int, request: ModelRequestContext) -> ModelRequestContext:
-        """Return the request to send in place of `request`. `step` is the number of the request in its turn, from 1."""
-        del step
-        return request
-
-    def after_request(self, step: int, request: ModelRequestContext, response: ModelResponse) -> None:
-        """Raise an error for a response that breaks the rule."""
 
 
 class DivebookDurability(BaseDurabilityCapability[Any]):

@@ -27,7 +27,7 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolCallPartDelta,
 )
-from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
@@ -128,6 +128,26 @@ async def complete_response(
         note_reply(response)
         require_whole(response, agent)
         return plain_response(response, model)
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+class RequestRule:
+    """Rule of divebook for the model requests of a turn. The rules of a turn are applied after all capabilities of the
+    agent (`divebook.agents.durability`).
+
+    Rules are not capabilities of their own, because pydantic-ai calls every hook of each capability with a new copy of
+    the run context, about 15 times a request (``python -m benchmarks.calls``).
+    """
+
+    def before_request(self, step: int, request: ModelRequestContext) -> ModelRequestContext:
+        """Return the request to send in place of `request`. `step` is the number of the request in its turn, from 1."""
+        del step
+        return request
+
+    def after_request(self, step: int, request: ModelRequestContext, response: ModelResponse) -> None:
+        """Raise an error for a response that breaks the rule."""
 
 
 # --- fallbacks -------------------------------------------------------------------------------------------------------

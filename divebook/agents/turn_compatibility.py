@@ -22,8 +22,8 @@ from pydantic_ai.messages import InstructionPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 
-from divebook.agents.durability import RequestRule
 from divebook.agents.request_record import Described
+from divebook.agents.requests import RequestRule
 from divebook.agents.turn import SPENT, StepTurn
 from divebook.errors import AgentError
 from divebook.events.recorded import opened
