@@ -838,7 +838,7 @@ class Environment:
         **options: Unpack[StartOptions],
     ) -> Run:
         """Start an execution, and return as soon as its first event is stored. Same as `create` followed by
-        `Run.start`.
+        `Run.start`. In a coroutine, return at once instead; `Run.ensure_stored` waits for the store.
 
         With a `key` it is started once: a second start with that key, from any process, returns the existing execution
         in its current state, and raises `StartKeyTakenError` if that is one of another workflow. If that one was

@@ -51,6 +51,7 @@ from divebook.errors import (
     StoreError,
 )
 from divebook.events import Event, catalog
+from divebook.interrupts import interruptible_result
 from divebook.questions import Question
 from divebook.report.hints import advised
 from divebook.runtime.clock import Chance, Clock, Ids
@@ -194,6 +195,10 @@ class Driver:
         self.parked_run = ParkedRun(self)
         self._session: StoreSession | None = None
         self._future: Future[None] | None = None
+        self.is_about_to_begin = False
+        """True after `expect_begin`, until the engine begins or cancels the execution."""
+        self.first_commit: Future[None] | None = None
+        """Done when the first events are in the store. None if `Run.start` has waited for that, or later calls have."""
         self.drives = 0
         """Number of drives that this process has begun. A caller that waits for a drive notices a later one by it."""
         self.began_at = 0
@@ -283,6 +288,8 @@ class Driver:
     @property
     def state(self) -> ExecutionState:
         """State of the execution: the fold of its log so far, as an immutable snapshot."""
+        if self.first_commit is not None:  # who has started the execution must not see a pending one
+            self.wait_until_stored()
         journal = self._journal
         return journal.state if journal is not None else self._state
 
@@ -413,6 +420,17 @@ class Driver:
         """
         return self.is_live and self._standstill.future.done()
 
+    def wait_until_stored(self) -> None:
+        """Wait until the first events of an execution that this process has started are in the store, where other
+        calls find them. Return at once on the engine's own thread.
+        """
+        first_commit = self.first_commit
+        if first_commit is None or self.was_forked or (ENGINE.is_current() and not first_commit.done()):
+            return
+        with suppress(DivebookError):  # whoever waits for the run gets the error
+            interruptible_result(first_commit)
+        self.first_commit = None
+
     def refresh(self) -> Driver:
         """Read the events that another process has appended to the log. Return this driver."""
         if self.is_read and not self.is_live:
@@ -496,6 +514,21 @@ class Driver:
             with self._handover:
                 yield
 
+    def expect_begin(self) -> Future[None] | None:
+        """Note that the engine is about to begin a pending execution, which counts as live from now on. Return the
+        future of its drive, or None if it was started before. Callable from any thread.
+        """
+        with self._state_lock:
+            if self.was_driven:
+                return None
+            self._process = os.getpid()
+            first_commit = self.first_commit = Future()
+            future = self._watch_drive(Future())
+            # An execution that fails before its first commit must not leave those waiting who wait for that.
+            future.add_done_callback(lambda end: copy_outcome(first_commit, end))
+            self.is_about_to_begin = True
+            return future
+
     # --- driving; called on the engine's event loop ------------------------------------------------------------------
 
     def begin(
@@ -508,13 +541,14 @@ class Driver:
         (test_what_an_execution_begins_with_is_written_with_its_first_call_and_its_end_with_its_last).
         """
         opening = self.opening
-        if opening is None or self.was_driven:
+        if opening is None or (self.was_driven and not self.is_about_to_begin):
             raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
         # This lease exists only in memory. The first batch writes it to the store, with the real time of its expiry.
         lease = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         journal = self._open_journal(dependencies, None)
-        if first_commit is not None:
-            journal.on_first_commit = functools.partial(ENGINE.complete_later, first_commit)
+        stored = first_commit or self.first_commit
+        if stored is not None:
+            journal.on_first_commit = functools.partial(ENGINE.complete_later, stored)
         first = decide_opening(opening, self.predecessor)
         if at_once or opening.key is not None:  # with a key, nothing runs before the store has it
             journal.record_all(first)
@@ -619,7 +653,7 @@ class Driver:
 
         Its start key stays free for another execution.
         """
-        if self.opening is None or self.was_driven:
+        if self.opening is None or (self.was_driven and not self.is_about_to_begin):
             return False
         lease = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         journal = self._open_journal(dependencies, None)
@@ -632,17 +666,26 @@ class Driver:
         DRIVEN_LEASES.drive(self.store, lease)  # no await from here on: code that finds the lease must find it driven
         self._token = lease.token
         self._task = ENGINE.keep(work)
-        self.drives += 1
-        standstill = self._standstill = _Standstill()
-        self._future = ENGINE.promise_of(self._task)
+        if self.is_about_to_begin:
+            self.is_about_to_begin = False
+            future = ENGINE.promise_of(self._task, self._future)
+        else:
+            future = self._watch_drive(ENGINE.promise_of(self._task))
         self._process = os.getpid()
         self._is_driving = True
         self._has_begun = self._leaves_when_it_begins = False
         self.has_missed_lease = False
-        # The callback holds this drive's standstill: a later drive replaces the attribute.
-        self._future.add_done_callback(lambda done: copy_outcome(standstill.future, done))
         EXIT_NOTICE.add(self)
-        return self._future
+        return future
+
+    def _watch_drive(self, future: Future[None]) -> Future[None]:
+        """Make `future` that of a new drive, for which callers wait, and return it."""
+        self.drives += 1
+        standstill = self._standstill = _Standstill()
+        # The callback holds this drive's standstill: a later drive replaces the attribute.
+        future.add_done_callback(lambda done: copy_outcome(standstill.future, done))
+        self._future = future
+        return future
 
     def request_cancel(self, reason: str) -> bool:
         """Request the cancellation of the execution. The request is ignored while the execution is rolled back. Return
@@ -1036,6 +1079,7 @@ class ExecutionRegistry:
             driver = self._drivers.get(execution_id)
         if driver is None:
             return self._register(self.load(execution_id, state))
+        driver.wait_until_stored()
         try:
             return driver.refresh()
         except (CorruptStoreError, NewerStoreError) as damage:
@@ -1180,6 +1224,7 @@ class ExitNotice:
         """
         if self._pid != os.getpid():
             return
+        wait(first_commits_of(self._executions), MOMENT_SECONDS)  # what has begun must not be lost with the process
         running = [
             execution for execution in sorted(self._executions, key=lambda one: one.id) if _is_running(execution)
         ]
@@ -1194,6 +1239,13 @@ class ExitNotice:
             sys.stderr.write(
                 f"divebook: {len(tops) - MOST_LINES} more executions have not ended; `{advised('runs')}` lists them\n"
             )
+
+
+def first_commits_of(executions: Iterable[Driver]) -> list[Future[None]]:
+    """Return the futures of those first commits for which `Run.start` has not waited, of executions that are live."""
+    return [
+        execution.first_commit for execution in executions if execution.first_commit is not None and execution.is_live
+    ]
 
 
 def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:

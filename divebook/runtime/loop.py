@@ -12,6 +12,7 @@ import asyncio
 import atexit
 import contextlib
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
@@ -252,9 +253,9 @@ class EngineThread:
         """Run a coroutine as a task, and return a concurrent future of its result. Call on the loop."""
         return self.promise_of(self.keep(work))
 
-    def promise_of(self, task: asyncio.Task[T]) -> Future[T]:
-        """Return a concurrent future of the result of a task. Call on the loop."""
-        future: Future[T] = Future()
+    def promise_of(self, task: asyncio.Task[T], future: Future[T] | None = None) -> Future[T]:
+        """Return a concurrent future of the result of a task: `future`, if it is given. Call on the loop."""
+        future = future or Future()
         self._futures.add(future)
 
         def settle(_: asyncio.Task[T]) -> None:
@@ -431,6 +432,19 @@ class InboxDelivery:
         messages = self._store.new_messages(self._last_number)
         last = max((message.number for message in messages), default=self._last_number)
         return last, {message.execution_id for message in messages}
+
+
+def must_return_at_once() -> bool:
+    """Return whether the calling thread runs an event loop that a wait would block.
+
+    It is False in the thread of a kernel, whose cells have the loop to themselves: a cell that starts a run shows what
+    is in the store. It is False on the engine's own thread as well.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return "ipykernel" not in sys.modules and not ENGINE.is_current()
 
 
 T = TypeVar("T")

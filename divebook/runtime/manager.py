@@ -68,10 +68,11 @@ from divebook.runtime.driver import (
     DriverDependencies,
     ExecutionRegistry,
     LoadedLog,
+    first_commits_of,
 )
 from divebook.runtime.forks import first_batch, folded
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
-from divebook.runtime.loop import ENGINE, STOP_SECONDS, LeftError, StoreSession, copy_outcome
+from divebook.runtime.loop import ENGINE, STOP_SECONDS, LeftError, StoreSession, must_return_at_once
 from divebook.runtime.messages import Annotating, Answering, this_person
 from divebook.runtime.queueing import QueuedExecutions, belongs_to_workers, recovery_number
 from divebook.runtime.step import Services
@@ -179,9 +180,15 @@ class Control:
     def begin(self, driver: Driver) -> None:
         """Start a pending execution. Return once its first events are in the store, so that other processes can find
         the execution.
+
+        Return before that if a wait would block the event loop of the caller, unless the execution has a start key:
+        only the store knows whether another execution has that.
         """
         if driver.opening is None or driver.was_driven:
             raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
+        if driver.opening.key is None and must_return_at_once():
+            self.run(driver)
+            return
         self._registry.enter(driver)
         ENGINE.refuse_waiting(self.store)
         first_commit = Future[None]()
@@ -204,15 +211,15 @@ class Control:
             return driver.standstill()
         # Entered before it starts: a lookup by id from its first call must find this driver, and not create a second
         # one.
-        ended = Future[None]()
         self._registry.enter(driver)
 
         def begin() -> None:
-            if not driver.was_driven:  # other code has started it meanwhile
+            if driver.is_about_to_begin:  # otherwise it was cancelled meanwhile
                 driver.begin(self.dependencies)
-            driver.standstill().add_done_callback(functools.partial(copy_outcome, ended))
 
-        return ENGINE.begin(begin, ended)
+        if (driving := driver.expect_begin()) is not None:  # otherwise another thread has started it
+            ENGINE.begin(begin, driving)
+        return driver.standstill()
 
     async def remaining_bounds_for(self, child: Child) -> Child:
         """Reduce `max_depth` and `max_descendants` in the request for a successor to the part that its predecessor has
@@ -583,6 +590,8 @@ class Control:
 
     def annotate(self, execution_id: str, event: catalog.ExecutionAnnotated) -> None:
         """Change tags, note and labels of an execution; see `Run.annotate`."""
+        if (driver := self._registry.present(execution_id)) is not None:
+            driver.wait_until_stored()
         # The delivery wakes the driver of this process. A driver elsewhere finds the message in the inbox.
         ids = Ids(self.clock, self.chance)
         annotating = Annotating(self.store, self.clock, ids, lambda name: self.deliver(self.find(name)))
@@ -958,6 +967,7 @@ class Control:
     def close(self) -> None:
         """Stop driving all executions, as if this process had ended, and cancel the timers of parked executions."""
         self._registry.read_all()
+        wait(first_commits_of(self.live()), STOP_SECONDS)  # `start` may have returned before the store has them
 
         def leave() -> list[Future[None]]:
             # From here on `_drive` refuses to drive. All that were driven until now must leave, so they are listed in

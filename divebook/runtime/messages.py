@@ -74,7 +74,7 @@ class Continuation(Protocol):
         """Return whether this process would drive an execution after a message to it."""
 
     def continue_parked(self, driver: Driver, /, *, lease: Lease | None = None) -> Driver:
-        """Continue an execution, and return its driver. The `lease` was acquired with a message to the execution."""
+        """Resume an execution, and return its driver. The `lease` was acquired with a message to the execution."""
 
 
 class Answering:

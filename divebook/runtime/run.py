@@ -214,7 +214,8 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     @property
     def store(self) -> EventStore:
-        """The store that holds the log of the execution."""
+        """The store that holds the log of the execution. If it does not have the start yet, wait until it does."""
+        self._driver.wait_until_stored()
         return self._driver.store
 
     @property
@@ -407,11 +408,12 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """
         if not isinstance(after, int):
             raise SetupError(f"after must be a sequence number, not {describe(after)}")
+        store = self.store
         written = self._driver.written
         # A pending or damaged execution has a history with a fixed end.
         if written and self.damage is None:
-            return self.store.history(self.id, after)
-        return History(self.store, self.id, max(after, 0), written)
+            return store.history(self.id, after)
+        return History(store, self.id, max(after, 0), written)
 
     def refresh(self) -> Self:
         """Read the events that another process has appended to the log. Return this execution."""
@@ -646,7 +648,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Return whether the execution continues outside this environment. A store on a server is asked in a thread, so
         that the event loop is not blocked (test_awaiting_does_not_block_the_event_loop).
         """
-        if self.store.local:
+        if self._driver.store.local:
             return is_elsewhere(self._driver)
         return await asyncio.to_thread(is_elsewhere, self._driver)
 
@@ -728,8 +730,39 @@ class Run(Shown, FramedLog, Generic[R_co]):
     # --- control -----------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start a pending execution. Return this execution once its first events are in the store."""
+        """Start a pending execution. Return this execution once its first events are in the store.
+
+        In a coroutine it returns at once, so that it does not block the event loop, unless the execution has a start
+        key. The events are stored meanwhile, and `ensure_stored` waits for that, as does any look at the state.
+        """
         self._control.begin(self._driver)
+        return self
+
+    async def ensure_stored(self) -> Self:
+        """Wait until the start of the execution is in the store, and return this execution.
+
+        In a coroutine, `start` returns before that, so that it does not block the event loop. From the end of this wait
+        on, other processes find the execution, and it survives the death of this process.
+
+        Raises
+        ------
+        StoreError
+            The start could not be stored. The execution has not begun.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> from divebook import Environment, Step, Workflow
+        >>> environment = Environment(store="memory:")
+        >>> async def main():
+        ...     run = environment.start(Workflow("sum", [Step("add", script="1 + 1", store="n")]))
+        ...     await run.ensure_stored()
+        ...     return (await run).status
+        >>> asyncio.run(main())
+        'completed'
+        """
+        if (first_commit := self._driver.first_commit) is not None:
+            await asyncio.shield(asyncio.wrap_future(first_commit))
         return self
 
     @overload

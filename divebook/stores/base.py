@@ -1178,7 +1178,9 @@ class EventStore(ABC):
     def _post_and_acquire(
         self, message: Message, payload: bytes, owner: Owner, moment: Moment, after: int
     ) -> tuple[Message, Lease | None]:
-        """Carry out `post_and_acquire`. A store whose transactions cost much replaces this by a single one."""
+        """Store a message and take a lease, as `post_and_acquire` does. A store whose transactions cost much replaces
+        this by a single one.
+        """
         stored = self._post(message, payload)
         if stored.source != message.source:
             return stored, None

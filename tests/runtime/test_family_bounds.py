@@ -223,7 +223,7 @@ def test_one_line_at_exit_for_a_whole_tree(capsys):
     from divebook.runtime.driver import MOST_LINES, ExitNotice
 
     class Left:
-        status, is_live, store = "running", True, Environment(store="memory:").store
+        status, is_live, first_commit, store = "running", True, None, Environment(store="memory:").store
 
         def __init__(self, name, started_by=None):
             self.id, self.started_by = name, started_by

@@ -68,7 +68,7 @@ def test_a_process_that_leaves_an_execution_behind_says_so(tmp_path):
 class Ending:
     """An execution whose end is being written down when the process ends."""
 
-    id, status, started_by, is_live = "exec_1", "completed", None, True
+    id, status, started_by, is_live, first_commit = "exec_1", "completed", None, True, None
 
     def __init__(self, error):
         self.error, self.store = error, MemoryStore()

@@ -1,0 +1,175 @@
+"""`start` in a coroutine returns at once, and the event loop serves others while the store is written."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from divebook import Environment, Step, Workflow
+from divebook.errors import DivebookError, ExecutionError, ExecutionFailedError, StoreError
+from divebook.runtime.loop import ENGINE
+from divebook.stores import MemoryStore, SqliteStore
+
+ADDS = Workflow("adds", [Step("add", script="1 + 1", store="n")])
+WAITS = Workflow("waits", [Step("wait", "wait", signal="go")])
+
+
+class Held(MemoryStore):
+    """Appends nothing before it is opened, or refuses what is to be appended."""
+
+    def __init__(self, error=None):
+        super().__init__()
+        self.opened, self.error = threading.Event(), error
+
+    def append_all(self, batches):
+        assert self.opened.wait(20)
+        if self.error is not None:
+            raise self.error
+        return super().append_all(batches)
+
+
+def test_a_coroutine_is_not_held_up_by_the_store():
+    store = Held()
+
+    async def main():
+        run = Environment(store=store).start(ADDS)
+        assert (run.id.startswith("exec_"), run.is_live) == (True, True)
+        stored = asyncio.ensure_future(run.ensure_stored())
+        await asyncio.sleep(0)
+        assert (stored.done(), store.records()) == (False, [])
+        store.opened.set()
+        assert await stored is run
+        assert [record.execution_id for record in store.records()] == [run.id]
+        return await run
+
+    assert asyncio.run(main()).status == "completed"
+
+
+def test_a_thread_without_a_loop_waits_for_the_store():
+    store = MemoryStore()
+    run = Environment(store=store).start(WAITS)
+    assert [record.execution_id for record in store.records()] == [run.id]
+
+
+def test_many_runs_begin_together():
+    store = Held()
+
+    async def main():
+        environment = Environment(store=store)
+        runs = [environment.start(ADDS) for _ in range(20)]
+        store.opened.set()
+        return await asyncio.gather(*runs)
+
+    assert [run.variables for run in asyncio.run(main())] == [{"n": 2}] * 20
+
+
+LOOKS = {
+    "status": lambda environment, run: run.status == "running" or run.state.is_over or run.status == "waiting",
+    "events": lambda environment, run: len(run.events) > 0,
+    "run_of": lambda environment, run: environment.run_of(run.id).status != "pending",
+    "record": lambda environment, run: run.store.record(run.id).execution_id == run.id,
+    "wait": lambda environment, run: run.wait(20).status == "waiting",
+    "signal": lambda environment, run: run.signal("go").wait(20).status == "completed",
+    "cancel": lambda environment, run: run.cancel().wait(20).status == "cancelled",
+    "annotate": lambda environment, run: run.annotate(note="seen").store.record(run.id).note == "seen",
+    "fork": lambda environment, run: run.wait(20) and run.fork(at=2).wait(20).status == "waiting",
+    "report": lambda environment, run: run.id in repr(run.report()),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_who_has_started_a_run_finds_it_begun(look):
+    async def main():
+        environment = Environment(store="memory:")
+        assert LOOKS[look](environment, environment.start(WAITS))
+
+    asyncio.run(main())
+
+
+def test_a_wrong_start_is_refused_at_once():
+    async def main():
+        environment = Environment(store="memory:")
+        run = environment.start(WAITS)
+        with pytest.raises(ExecutionError, match="only a pending one can be started"):
+            run.start()
+        with pytest.raises(DivebookError):
+            environment.start("unknown")
+        with pytest.raises(DivebookError):
+            environment.start(ADDS, {"unknown": 1})
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("act", [lambda run: run, lambda run: run.ensure_stored()], ids=["the end", "the start"])
+def test_a_store_that_refuses_the_start_raises_where_it_is_awaited(act):
+    store = Held(StoreError("damaged"))
+    store.opened.set()
+
+    async def main():
+        run = Environment(store=store).start(ADDS)
+        with pytest.raises(StoreError, match="damaged"):
+            await act(run)
+        assert not run.is_live
+
+    asyncio.run(main())
+
+
+def test_a_start_with_a_key_waits_for_the_store_which_knows_the_key():
+    async def main():
+        environment = Environment(store="memory:")
+        first = environment.start(WAITS, key="order 7")
+        assert environment.store.record(first.id).key == "order 7"
+        assert environment.start(WAITS, key="order 7").id == first.id
+
+    asyncio.run(main())
+
+
+def test_an_environment_that_is_closed_has_stored_what_was_started(tmp_path):
+    async def main():
+        with Environment(store=SqliteStore(tmp_path / "s.db")) as environment:
+            return environment.start(WAITS).id
+
+    started = asyncio.run(main())
+    with SqliteStore(tmp_path / "s.db") as store:
+        assert [record.execution_id for record in store.records()] == [started]
+
+
+def test_a_process_that_ends_has_stored_what_it_started(tmp_path):
+    code = """
+import asyncio, sys
+from divebook import Environment, Step, Workflow
+async def main():
+    print(Environment(store=sys.argv[1]).start(Workflow("waits", [Step("wait", "wait", signal="go")])).id)
+asyncio.run(main())
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "s.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env={**os.environ})
+    with SqliteStore(tmp_path / "s.db") as store:
+        assert [record.execution_id for record in store.records()] == [done.stdout.strip()]
+
+
+def test_a_workflow_that_fails_raises_at_its_result_and_not_at_its_start():
+    async def main():
+        run = Environment(store="memory:").start(Workflow("fails", [Step("add", script="1 / 0")]))
+        await run
+        with pytest.raises(ExecutionFailedError):
+            run.result()
+
+    asyncio.run(main())
+
+
+def test_a_run_that_is_cancelled_before_the_engine_begins_it_ends_as_cancelled():
+    async def main():
+        environment = Environment(store="memory:")
+        run = environment.create(WAITS)
+        driver = run._driver
+        assert driver.expect_begin() is not None
+        assert driver.expect_begin() is None
+        assert ENGINE.call(lambda: driver.cancel_pending(environment.internals.control.dependencies, "too late"))
+        assert await run.ensure_stored() is run
+        assert (await run).status == "cancelled"
+
+    asyncio.run(main())
