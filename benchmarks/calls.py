@@ -17,7 +17,8 @@ from typing import Any
 from benchmarks.going_on import asks
 from benchmarks.reporting import lines_of
 from benchmarks.sequence import calling
-from benchmarks.turns import durably, plainly
+from benchmarks.turns import ASK, durably, plainly
+from benchmarks.turns import environment as environment_of_turns
 from benchmarks.worlds import ACTIONS, STORES, Kind, chain, items, opened
 from divebook import Environment
 
@@ -69,6 +70,10 @@ def counted(kind: Kind, counter: Counter) -> Iterator[tuple[str, float]]:
             yield name, (many - few) / (MANY - FEW)
         yield "an answer, until the end", median(answer(environment, counter) for _ in range(ROUNDS))
     yield "recording a request to a model and its call", per_request(counter, kind) - per_request(counter)
+    with opened(kind) as store, environment_of_turns(1, store) as environment:
+        environment.start(ASK).wait(check=True)
+        turns = median(counter.of(lambda: environment.start(ASK).wait(check=True)) for _ in range(ROUNDS))
+        yield "an execution with a turn of one call, not the first", turns
 
 
 def per_request(counter: Counter, kind: Kind | None = None) -> float:

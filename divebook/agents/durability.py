@@ -228,7 +228,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Let pydantic-ai check the final request, then apply the rules of the turn to it."""
+        """Check the final request as pydantic-ai does, then apply the rules of the turn to it."""
         request_context = await super().before_model_request(ctx, request_context)
         for rule in self._rules:
             request_context = rule.before_request(ctx.run_step, request_context)
