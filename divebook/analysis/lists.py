@@ -466,7 +466,7 @@ class _Asking(NamedTuple):
 
 
 QUESTION_COLUMNS: Columns = {
-    "interrupt_id": Column(TEXT, "``ask_...``, what answering needs", "question.id"),
+    "question_id": Column(TEXT, "``ask_...``, what answering needs", "question.id"),
     "execution_id": Column(TEXT, "``exec_...``"),
     "path": Column(TEXT, "the path that asks", "question.path"),
     "step": Column(TEXT, "the step that asks", "question.step"),

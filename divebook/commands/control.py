@@ -267,10 +267,9 @@ class QuestionData(TypedDict):
     response have the form that the workflow gives them.
     """
 
-    execution: str
-    interrupt_id: str
+    run_id: str
+    question_id: str
     address: str
-    id: str
     kind: str
     question: str
     path: str
@@ -320,8 +319,10 @@ def inbox_data(inbox: Inbox) -> QuestionsData:
 def _question_data(execution_id: str, question: Question) -> QuestionData:
     from divebook.questions.question import address_of
 
-    names = {"execution": execution_id, "interrupt_id": question.id, "address": address_of(execution_id, question)}
-    return cast("QuestionData", {**names, **with_times(question._asdict())})
+    names = {"run_id": execution_id, "question_id": question.id, "address": address_of(execution_id, question)}
+    details = with_times(question._asdict())
+    del details["id"]
+    return cast("QuestionData", {**names, **details})
 
 
 @command(
@@ -362,7 +363,7 @@ def _readable(call: Invocation) -> Iterator[Run]:
 class RuleData(TypedDict):
     """An approval rule as JSON. `execution` is null for a rule that holds in all runs."""
 
-    execution: str | None
+    run_id: str | None
     rule_id: str
     outcome: str
     tool: str
@@ -403,9 +404,7 @@ class Rules(Shown):
 
 def rules_data(rules: Rules) -> RulesData:
     """Return approval rules as plain data."""
-    return {
-        "rules": [cast("RuleData", {"execution": name, **with_times(rule._asdict())}) for name, rule in rules.rules]
-    }
+    return {"rules": [cast("RuleData", {"run_id": name, **with_times(rule._asdict())}) for name, rule in rules.rules]}
 
 
 @command(

@@ -37,7 +37,7 @@ class QueuedRunData(TypedDict):
     why workers leave it alone.
     """
 
-    execution_id: str
+    run_id: str
     queue: str
     priority: int
     workflow: str
@@ -90,8 +90,8 @@ class Queue:
 def queue_data(queue: Queue) -> QueueData:
     """Return the runs in queues and the running workers as plain data."""
     return {
-        "queued": [cast("QueuedRunData", line.to_dict()) for line in queue.waiting],
-        "left_alone": [cast("QueuedRunData", line.to_dict()) for line in queue.withheld],
+        "queued": list(map(_queued_data, queue.waiting)),
+        "left_alone": list(map(_queued_data, queue.withheld)),
         "workers": [
             {
                 "id": worker.id,
@@ -102,6 +102,11 @@ def queue_data(queue: Queue) -> QueueData:
             for worker in queue.workers
         ],
     }
+
+
+def _queued_data(line: QueueLine) -> QueuedRunData:
+    data = line.to_dict()
+    return cast("QueuedRunData", {"run_id": data.pop("execution_id"), **data})
 
 
 @command(

@@ -64,7 +64,7 @@ def existing_path(location: str | None) -> Path:
 class DamageData(TypedDict):
     """One damage of a store as JSON. `execution` is null for damage of the store itself."""
 
-    execution: str | None
+    run_id: str | None
     sequence: int | None
     text: str
 
@@ -83,7 +83,7 @@ def check_data(report: CheckReport) -> CheckData:
         "ok": report.ok,
         "executions": len(report.executions),
         "damages": [
-            {"execution": damage.execution_id, "sequence": damage.sequence, "text": damage.text}
+            {"run_id": damage.execution_id, "sequence": damage.sequence, "text": damage.text}
             for damage in report.all_damages()
         ],
     }

@@ -111,7 +111,10 @@ def plain_shown(data: Any) -> Any:
     def plain_or_description(value: Any) -> Any:
         return value.plain() if isinstance(value, Instance | Member | PluginValue) else _description(value)
 
-    return json.loads(orjson.dumps(data, default=plain_or_description, option=_JSON_OPTIONS))
+    try:
+        return json.loads(orjson.dumps(data, default=plain_or_description, option=_JSON_OPTIONS))
+    except TypeError:  # a forged instance may have parts that are not valid; its description does not have them
+        return json.loads(encode_shown(data))
 
 
 def _tagged_description(value: Any) -> Any:
@@ -679,7 +682,7 @@ def _json_form_of_recorded(value: Recorded, *, has_frames: bool) -> Any:
     # Each form opens into plainer forms. One that has none, such as a huge frame, is described instead.
     try:
         return _json_form(value.plain(), has_frames=has_frames)
-    except (ValueError, DivebookError):
+    except (ValueError, TypeError, DivebookError):  # a TypeError of a forged value
         return value.summary()
 
 

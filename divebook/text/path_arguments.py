@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from divebook.errors import SetupError, did_you_mean
+from divebook.errors import SetupError, nearest
 from divebook.text.arguments import describe
 
 
@@ -28,8 +28,9 @@ def similar_file(path: Path) -> str:
     is empty if there is none.
     """
     try:
-        names = [entry.name for entry in path.parent.iterdir()]
+        names = {entry.stem: entry.name for entry in path.parent.iterdir() if entry.suffix == path.suffix}
     except OSError:
         return ""
-    advice = did_you_mean(path.name, names)
-    return f" ({advice})" if advice else ""
+    # Without the suffix, which would make all files of one kind similar.
+    stem = nearest(path.stem, names)
+    return "" if stem is None else f" (did you mean {names[stem]!r}?)"

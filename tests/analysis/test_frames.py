@@ -291,7 +291,7 @@ def test_an_execution_and_its_run_have_the_same_frames(retried):
 def test_an_execution_tells_who_was_asked_what():
     execution = Environment(store="memory:").start(Workflow("w", [Step("first", ask="Sure?")])).wait()
     assert list(execution.questions.question) == ["Sure?"]
-    assert [question.id for question in asked_questions(execution)] == list(execution.questions.interrupt_id)
+    assert [question.id for question in asked_questions(execution)] == list(execution.questions.question_id)
 
 
 def test_items_that_failed_and_were_kept_are_told_from_those_that_succeeded():

@@ -160,9 +160,9 @@ def test_the_inbox_tells_kind_data_expiry_and_the_command(deploy, divebook):
 def test_who_answers_is_kept(deploy, divebook):
     divebook("run", deploy, "-q")
     (asked,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
-    answered = divebook("answer", asked["interrupt_id"], '{"n": 1}', "--by", "ann", "--as", "json", "-q")
+    answered = divebook("answer", asked["question_id"], '{"n": 1}', "--by", "ann", "--as", "json", "-q")
     assert answered.exit_code == 3
-    again = divebook("answer", asked["interrupt_id"], '{"n": 2}', "-q")
+    again = divebook("answer", asked["question_id"], '{"n": 2}', "-q")
     assert (again.exit_code, "answered already by ann" in again.stderr) == (2, True)
 
 
@@ -205,7 +205,7 @@ def test_an_answer_that_cannot_take_effect_here_is_kept_and_the_message_says_how
     del REGISTERED["call"]  # as in the next process
     (asked,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
     assert f"divebook answer {asked['address']} TEXT -d FILE" in divebook("inbox").stderr
-    answered = divebook("answer", asked["interrupt_id"], "yes", "-q")
+    answered = divebook("answer", asked["question_id"], "yes", "-q")
     assert (answered.exit_code, "is kept" in answered.stderr) == (3, True)
     assert "Go on?" not in divebook("inbox").stdout
     again = divebook("answer", asked["address"], "no", "-q")
@@ -222,8 +222,8 @@ def test_an_answer_needs_no_action_of_a_finished_step(folder, divebook):
     divebook("run", "flow.yaml", "-a", "acts.py", "-q")
     del REGISTERED["call"]  # as in the next process
     (asked,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
-    assert divebook("answer", asked["interrupt_id"], "yes", "-q").exit_code == 0
-    again = divebook("answer", asked["interrupt_id"], "no", "-q")
+    assert divebook("answer", asked["question_id"], "yes", "-q").exit_code == 0
+    again = divebook("answer", asked["question_id"], "no", "-q")
     assert (again.exit_code, "answered already by" in again.stderr) == (2, True)
 
 
@@ -242,7 +242,7 @@ def test_bounds_are_kept_and_can_be_raised_by_answer_or_resume(folder, divebook)
     raised = divebook("run", "talk.yaml", "--bounds", "max_llm_calls=1", "--answer", "two=5", "-q")
     assert raised.exit_code == 0
     (asked,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
-    assert divebook("resume", asked["execution"], "-d", "talk.yaml", "--bounds", "max_llm_calls=2", "-q").exit_code == 0
+    assert divebook("resume", asked["run_id"], "-d", "talk.yaml", "--bounds", "max_llm_calls=2", "-q").exit_code == 0
 
 
 SEND = """

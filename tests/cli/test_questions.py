@@ -37,7 +37,7 @@ def asked(folder, divebook):
     ran = divebook("run", "shop.yaml", "-a", "pay.py", "-q")
     assert ran.exit_code == 3, ran.stderr
     (question,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
-    return question["interrupt_id"]
+    return question["question_id"]
 
 
 def test_the_inbox_shows_questions_and_how_to_answer(asked, divebook):

@@ -21,7 +21,7 @@ def test_what_is_enqueued_is_listed_and_driven_by_a_worker(divebook, hello):
     assert "nobody there can run it" in listed.stdout
     assert "no running worker; start one: divebook worker FILE" in listed.stdout
     (told,) = json.loads(divebook("queue", "--json").stdout)["queued"]
-    assert (told["execution_id"], told["queue"], told["priority"], told["status"]) == (name, "greetings", 3, "enqueued")
+    assert (told["run_id"], told["queue"], told["priority"], told["status"]) == (name, "greetings", 3, "enqueued")
     assert divebook("runs", "--status", "enqueued", "--json").stdout.count(name) == 1
     worked = divebook("worker", hello, "--queue", "greetings", "--until-idle")
     assert worked.exit_code == 0, worked.stderr
@@ -57,7 +57,7 @@ def test_it_is_said_why_nobody_can_run_an_execution_and_what_workers_leave_alone
     assert ("lunch" in shown, f"{name}: worker" in shown) == (True, False)
     assert "to resume one: divebook resume RUN -d FILE" in shown
     (told,) = json.loads(divebook("queue", "--json").stdout)["left_alone"]
-    assert (told["execution_id"], told["key"], told["attempts"], told["why"]) == (name, "k", 0, "lunch")
+    assert (told["run_id"], told["key"], told["attempts"], told["why"]) == (name, "k", 0, "lunch")
 
 
 def test_schedules_that_cannot_be_are_told_with_their_place(divebook, folder):

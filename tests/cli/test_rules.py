@@ -31,7 +31,7 @@ def test_rules_are_listed_and_revoked_in_the_shell(divebook, rule):
     assert f"{always.rule_id}  allow action pay with {{'amount': 5, 'to': 'ann'}} in every run, until 2" in shown
     assert f"{once.rule_id}  allow action pay with {{'amount': 5, 'to': 'bob'}} in {run}" in shown
     facts = json.loads(divebook("rules", "--json").stdout)["rules"]
-    assert {(fact["execution"], fact["rule_id"]) for fact in facts} == {(None, always.rule_id), (run, once.rule_id)}
+    assert {(fact["run_id"], fact["rule_id"]) for fact in facts} == {(None, always.rule_id), (run, once.rule_id)}
     assert divebook("rules", "--revoke", always.rule_id, "--by", "carol").exit_code == 0
     assert always.rule_id not in divebook("rules").stdout
     wrong = divebook("rules", "--revoke", "rule_none")

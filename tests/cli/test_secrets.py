@@ -58,7 +58,7 @@ DOORS += ["signal {id} {marked} {marked} {file}", "export {id} {marked}/x", "gc 
 def test_no_command_shows_a_secret(leaky, divebook, door):
     path, execution_id, _ = leaky
     (question,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
-    named = {"id": execution_id, "file": str(path), "question": question["interrupt_id"], "marked": MARKED}
+    named = {"id": execution_id, "file": str(path), "question": question["question_id"], "marked": MARKED}
     result = divebook(*[word.format(**named) for word in door.split()])
     assert result.stdout + result.stderr, "this door says nothing; the test needs another one"
     assert MARKED not in result.output + result.stderr
@@ -68,7 +68,7 @@ def test_no_command_shows_a_secret(leaky, divebook, door):
 @pytest.mark.parametrize("door", ["runs", "runs --json", "show {id}", "recover --all"])
 def test_an_error_that_repeats_an_input_shows_no_secret(leaky, divebook, door):
     (question,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
-    failed = divebook("answer", question["interrupt_id"], "yes", "-d", leaky[0])
+    failed = divebook("answer", question["question_id"], "yes", "-d", leaky[0])
     assert failed.exit_code == 1
     result = divebook(*door.format(id=leaky[1]).split())
     assert PLAIN not in failed.output + failed.stderr + result.output + result.stderr

@@ -126,7 +126,7 @@ def test_functions_of_a_file_run_where_its_environment_says(divebook, folder):
 def test_a_question_of_a_file_is_answered_with_the_file(divebook, module):
     waiting = divebook("run", module, "-w", "guess", "-q")
     assert waiting.exit_code == 3
-    question = json.loads(divebook("inbox", "--json").stdout)["questions"][0]["interrupt_id"]
+    question = json.loads(divebook("inbox", "--json").stdout)["questions"][0]["question_id"]
     assert divebook("answer", question, "seven", "-d", module, "-q").exit_code == 0
 
 
@@ -197,7 +197,7 @@ def test_what_a_notebook_defines_in_python_is_run_answered_and_resumed(divebook,
     assert json.loads(waiting.stdout)["status"] == "waiting"
     assert waiting.stderr.startswith(f"running code cells 1, 3, 5 of {report}\nmade\n")
     assert f"TEXT -d {report} --code" in waiting.stderr
-    question = json.loads(divebook("inbox", "--json").stdout)["questions"][0]["interrupt_id"]
+    question = json.loads(divebook("inbox", "--json").stdout)["questions"][0]["question_id"]
     answered = divebook("answer", question, "ann", "-d", report, "--code", "--json", "-q")
     assert json.loads(answered.stdout)["outputs"] == {"result": ["ann", 42]}
 

@@ -87,7 +87,7 @@ def test_damage_is_told_with_its_place_and_what_can_still_be_read(ran, divebook,
     checked = divebook("check", "--json")
     report = json.loads(checked.stdout)
     assert (checked.exit_code, report["ok"]) == (1, False)
-    assert report["damages"][0]["execution"] == ran
+    assert report["damages"][0]["run_id"] == ran
     assert "events can be read" in divebook("check").stderr
 
 

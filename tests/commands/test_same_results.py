@@ -40,7 +40,7 @@ def whole(data):
 
 
 def queued_ids(data):
-    return [run["execution_id"] for run in data["queued"]]
+    return [run["run_id"] for run in data["queued"]]
 
 
 def statuses(data):
@@ -111,8 +111,8 @@ CASES = (
     ),
     (
         "inbox",
-        lambda _: list(divebook.inbox().frame()["interrupt_id"]),
-        lambda data: [question["interrupt_id"] for question in data["questions"]],
+        lambda _: list(divebook.inbox().frame()["question_id"]),
+        lambda data: [question["question_id"] for question in data["questions"]],
     ),
     ("rules", lambda py: Rules(py.environment.rules), whole),
     ("queue", lambda py: [entry.execution_id for entry in py.environment.queues.queued()], queued_ids),

@@ -30,6 +30,7 @@ from divebook.events.codec import (
     decode_payload,
     encode,
     encode_shown,
+    json_form,
     readable,
     valid_data,
 )
@@ -220,7 +221,7 @@ VALUES = [
     pd.Interval(1, 2),
 ]
 JUNK = (None, -1, 2**63, 0.5, "", "\0", "object", "<M8[ns]", "numpy.ndarray", [], {}, [[1]], {"x": {}}, "A" * 50)
-FACES = (repr, encode, encode_shown, readable, normalize, opened)
+FACES = (repr, encode, encode_shown, readable, json_form, normalize, opened)
 
 
 def places(value, path=()):

@@ -53,7 +53,7 @@ def test_whoever_awaits_gives_them_as_well(session):
 def test_the_inbox_and_answers_are_functions_too(session):
     divebook.run(DEPLOY).wait()
     (question,) = divebook.inbox().frame().to_dict("records")
-    assert divebook.answer(question["interrupt_id"], "4", by="bob").wait().status == "waiting"
+    assert divebook.answer(question["question_id"], "4", by="bob").wait().status == "waiting"
     (question,) = divebook.inbox().frame().to_dict("records")
     assert question["question"] == "Deploy 4?"
 

@@ -18,7 +18,7 @@ Workflows:
 
 def test_questions_are_listed_and_answered(session):
     assert list(divebook.inbox().frame().columns) == [
-        "interrupt_id",
+        "question_id",
         "execution_id",
         "path",
         "step",
@@ -36,8 +36,8 @@ def test_questions_are_listed_and_answered(session):
     (row,) = divebook.inbox().frame().to_dict("records")
     assert (row["execution_id"], row["step"], row["question"]) == (run.id, "q", "Go on?")
     with pytest.raises(InterruptError):
-        divebook.answer(row["interrupt_id"], {"no": "answer"})
-    assert divebook.answer(row["interrupt_id"], response=True).wait().variables == {"n": 2}
+        divebook.answer(row["question_id"], {"no": "answer"})
+    assert divebook.answer(row["question_id"], response=True).wait().variables == {"n": 2}
     assert len(divebook.inbox()) == 0
 
 

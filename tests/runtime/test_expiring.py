@@ -324,7 +324,7 @@ def test_a_run_that_failed_because_a_question_expired_asks_again_when_it_is_resu
         assert "A resumption asks the question again." in str(run)
         with pytest.raises(ExecutionFailedError, match=r"A resumption asks the question again\."):
             run.result()
-        first = run.questions["interrupt_id"].to_list()
+        first = run.questions["question_id"].to_list()
     # Another process resumes it, and is too late once more.
     with Environment(store=str(tmp_path / "runs.db"), workflows=[flow], clock=clock) as world:
         run = world.run_of(run.id).resume()
