@@ -28,7 +28,7 @@ from typer.core import TyperGroup
 
 from divebook._version import __version__
 from divebook.cli.options import number_option
-from divebook.cli.output import json_escaped, print_note, run_with_streams, write
+from divebook.cli.output import HELP, json_escaped, print_note, run_with_streams, write
 from divebook.cli.subcommands import Completion, add_subcommand, typer_parameter
 from divebook.commands.command import Parameter, option, parameters_of, usage_of, word
 from divebook.devenv import DevEnvManager
@@ -77,6 +77,13 @@ class DevEnvCommands(TyperGroup):
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first word names. ``help create`` is ``create --help``, as in ``divebook``."""
+        if args == [HELP]:
+            write(ctx.get_help())
+            ctx.exit()
+        return super().resolve_command(ctx, [*args[1:], "--help"] if args[0] == HELP else args)
+
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
         """Run the command line and exit. A usage error ends with code 1, not click's 2, which means "no such
         environment" here.
@@ -99,6 +106,10 @@ class DevEnvCommands(TyperGroup):
             print_note(f"dev_env: {error}; name another file or folder, or see to it", _FAILURE)
             code = GENERAL + _exit_code_offset(arguments)
         except _USAGE as error:
+            # A group without a command is a request for its help, which is the message of this error.
+            if error.format_message().startswith("Usage: "):
+                write(error.format_message())
+                sys.exit(0)
             print_note(f"dev_env: {error.format_message()} (dev_env --help lists the commands)", _FAILURE)
             code = GENERAL + _exit_code_offset(arguments)
         sys.exit(code)

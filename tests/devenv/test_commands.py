@@ -137,3 +137,23 @@ def test_names_are_completed_from_the_root(tmp_path: Path, dev_env, line: str, n
     environ = {"_DEV_ENV_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
     done = subprocess.run([*PROGRAM], env={**os.environ, **environ}, capture_output=True, text=True, check=False)
     assert (done.stdout.split(), done.stderr) == (names, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ([], "Usage: dev_env [OPTIONS] COMMAND"),
+        (["help"], "Usage: dev_env [OPTIONS] COMMAND"),
+        (["help", "create"], "Usage: dev_env create "),
+        (["help", "job"], "Usage: dev_env job "),
+        (["job"], "Usage: dev_env job "),
+    ],
+)
+def test_help_is_shown_by_its_command_and_where_a_command_lacks(dev_env, words, shown) -> None:
+    result = CliRunner().invoke(app, words)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.lstrip().startswith(shown)
+    if words:
+        # Behind global options, too.
+        code, printed, errors = dev_env(*words)
+        assert (code, errors, printed.split()) == (0, "", result.stdout.split())
