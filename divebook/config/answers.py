@@ -82,8 +82,9 @@ class Answers:
     def unused_notes(self, run: Run) -> Iterator[str]:
         """Yield one line for each early answer that no question of a run has used, with the name that was meant."""
         names = [question.step for question in asked_questions(run)] + [step.name for step in run.workflow.steps]
+        open_steps = ", ".join(dict.fromkeys(question.step for question in run.open_questions))
         for key in self.unused:
-            advice = did_you_mean(key.partition(":")[0], names)
+            advice = did_you_mean(key.partition(":")[0], names) or (open_steps and f"open: {open_steps}")
             meant = f" ({advice})" if advice else ""
             yield f"the answer for {key!r} was not needed: no question of that name was asked{meant}"
 

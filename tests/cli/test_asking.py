@@ -121,6 +121,8 @@ def test_an_answer_for_a_misspelt_step_names_the_step_that_was_meant(deploy, div
     ran = divebook("run", deploy, "--answer", 'version:={"n": 3}', "--answer", "suer:1=yes", "-q")
     assert (ran.exit_code, "the answer for 'suer:1' was not needed" in ran.stderr) == (3, True)
     assert "(did you mean 'sure'?)" in ran.stderr
+    ran = divebook("run", deploy, "--answer", 'version:={"n": 3}', "--answer", "publish=yes", "-q")
+    assert "the answer for 'publish' was not needed: no question of that name was asked (open: sure)" in ran.stderr
 
 
 def test_an_answer_that_nobody_asked_for_is_told(hello, divebook):
