@@ -556,6 +556,7 @@ class Side(NamedTuple):
     """Origin of the run, one of `divebook.events.catalog.ORIGINS`."""
     status: str
     began_us: int
+    """Start of the run; for a fork that of the fork, and not that of its source."""
     took_us: int
     """Microseconds from the first event to the last, without the time between a run and the start of its fork."""
     root: OperationTree
@@ -588,7 +589,7 @@ class Side(NamedTuple):
             # The origin of a fork is in its last fork event.
             forks[-1][1].came_from if forks else start.came_from,
             end.status if end else root.status,
-            began.recorded_at,
+            read[forks[-1][0] - 1].recorded_at if forks else began.recorded_at,
             read[-1].recorded_at - began.recorded_at - between,
             root,
         )

@@ -8,11 +8,13 @@ from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.definitions import step, workflow
 from divebook.errors import OperationError, SetupError
 from divebook.events import catalog
+from divebook.events.event import to_datetime
 from divebook.projections.compare import Side
 from divebook.replay.recorded_answers import RecordedEnds
 from divebook.runtime.forks import calls_in, reused_calls_of
 from divebook.stores import MemoryStore
 from divebook.stores.sqlite import SqliteStore
+from tests.runtime.test_expiring import Watch
 from tests.runtime.worlds import Calls, Failing
 
 MADE = []
@@ -244,3 +246,13 @@ def test_what_a_fork_changed_is_known_to_all_readers_of_its_log(world, changed):
     assert "not answered" not in why
     assert "not ended" not in why
     assert why.count("by change") == len(change.get("answers", ()))
+
+
+def test_a_comparison_shows_when_the_fork_began_and_not_its_source():
+    clock = Watch()
+    with Environment(store="memory:", clock=clock) as world:
+        run = world.start("forked").wait(20)
+        clock.at += 3_600_000_000
+        fork = run.fork(began(run.history())[-1] - 1).wait(20)
+        assert Side.of(fork.history()).began_us - Side.of(run.history()).began_us == 3_600_000_000
+        assert fork.started_at == to_datetime(Side.of(fork.history()).began_us)
