@@ -82,6 +82,7 @@
         ├── AnswerKeptError              an answer is stored, and its execution cannot continue in this process
         ├── InterruptExpiredError  a question expired without an answer, and it has no default
         ├── ApprovalDeniedError    a person said no
+        ├── BlockedCallError       a what-if or trial has no recorded result of a call, and does not make it
         ├── BoundExceededError     a bound of the execution does not allow what was to come
         ├── ExecutionFailedError   raised by ``wait(check=True)``
         ├── ExecutionCancelledError
@@ -103,6 +104,8 @@ __all__ = [
     "AlreadyRegisteredError",
     "AnswerKeptError",
     "ApprovalDeniedError",
+    "BlockedCallError",
+    "BlockedCallError",
     "BoundExceededError",
     "BoundsError",
     "CheckpointNotFoundError",
@@ -1061,6 +1064,10 @@ class OperationError(ExecutionError):
         self.operation_type = operation_type
         self.error_names = tuple(error_names)
         super().__init__(message)
+
+
+class BlockedCallError(ExecutionError):
+    """Raised in a what-if or a trial by a call that is not made, because it has no recorded result."""
 
 
 class NeedsPersonError(ExecutionError):

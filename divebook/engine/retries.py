@@ -14,6 +14,7 @@ from typing import Any
 from divebook.definitions.step import STAGE, Catch, Retry, Step
 from divebook.errors import (
     ApprovalDeniedError,
+    BlockedCallError,
     BoundExceededError,
     DefinitionError,
     DivebookError,
@@ -39,6 +40,7 @@ MOST_TEXT = 20_000
 
 HOPELESS = (
     ApprovalDeniedError,
+    BlockedCallError,
     BoundExceededError,
     DefinitionError,
     DivergenceError,
@@ -53,10 +55,6 @@ HOPELESS = (
     UnusableEngineError,
 )
 """Errors that another attempt would raise again."""
-BLOCKED_CALL = "BlockedCallError"
-"""Recorded name of the error of a call that a what-if or a trial does not make, because it has no recorded result."""
-NAMES_OF_BLOCKED = (BLOCKED_CALL, *(cls.__name__ for cls in OperationError.__mro__[:-2]))
-"""Names that the log has for this error: it is an `OperationError` for the code, which no attempt changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ class Fault:
         names = {name for link in recorded for name in names_of(link)}
         # Any class may have this attribute, with any value, so only numbers count.
         pauses = [getattr(link, "retry_after", None) for link in chain]
-        hopeless = BLOCKED_CALL in names or any(isinstance(link, HOPELESS) for link in chain)
+        hopeless = any(isinstance(link, HOPELESS) for link in chain)
         reason = next((link.reason for link in chain if isinstance(link, BoundExceededError)), None)
         wait = float(max((pause for pause in pauses if isinstance(pause, int | float)), default=0))
         called = next((link.called for link in chain if isinstance(link, OperationError)), "")

@@ -44,8 +44,8 @@ from divebook.engine.operations import (
     VERDICT,
     VERSION_DECISION,
 )
-from divebook.engine.retries import NAMES_OF_BLOCKED
 from divebook.engine.state import undone_in
+from divebook.errors import BlockedCallError
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash
 from divebook.events.event import Event
@@ -154,7 +154,7 @@ class RecordedAnswers:
             return self._run_or_stop(request)
         if kind == TOOL_CALL and options.done is not None:  # its model is to hear of it, and may do something else
             return PolicyAnswer(_end(request, options.done(self._blocked)), {"blocked": self._blocked})
-        failed = catalog.OperationFailed(request.operation_id, kind, error=self._blocked, error_names=NAMES_OF_BLOCKED)
+        failed = catalog.OperationFailed(request.operation_id, kind, error=self._blocked, raised=BLOCKED_CALL)
         return PolicyAnswer(failed, {"blocked": self._blocked})
 
     def settled(self, question: Question) -> Settled | None:
@@ -647,6 +647,8 @@ TOOLS = (RECORDED, READ_ONLY, LIVE)
 """Choices of the actions and tools that a what-if may run: none, only those declared read-only, or all."""
 BLOCKED = "not executed in a what-if: no recorded result for these arguments"
 IN_A_TRIAL = BLOCKED.replace("what-if", "trial")
+BLOCKED_CALL = {"types": [f"{BlockedCallError.__module__}:{BlockedCallError.__name__}"]}
+"""Recorded class of the error of such a call. No retry policy tries the call again."""
 
 COMPUTED = ENCLOSING | {SCRIPT_EXECUTION, VERDICT, STAGE_ATTEMPT}
 """Operations that run again because they have no external effects. The calls inside them are answered from the log."""
