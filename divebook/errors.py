@@ -105,7 +105,6 @@ __all__ = [
     "AnswerKeptError",
     "ApprovalDeniedError",
     "BlockedCallError",
-    "BlockedCallError",
     "BoundExceededError",
     "BoundsError",
     "CheckpointNotFoundError",
