@@ -107,7 +107,7 @@ class LibraryCache:
     than recording several requests.
 
     Only the newest of each name are kept, and none that refer to a single turn. The environment forgets them when it is
-    closed, because a model has the key of its provider (`tests/environments/test_library_cache.py`).
+    closed, because a model has the key of its provider (`tests/runtime/test_library_cache.py`).
     """
 
     def __init__(self) -> None:

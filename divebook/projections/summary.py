@@ -317,6 +317,7 @@ class Summing:
 
     def _read(self, event: Event, data: Any) -> None:
         kind = type(data)
+        # A resumption or an end may also match a branch below.
         if kind is catalog.ExecutionPaused or kind in STATUS_AFTER:
             self._is_paused = kind is catalog.ExecutionPaused
         if kind in (catalog.OperationCompleted, catalog.OperationFailed):

@@ -59,8 +59,8 @@ def require(value: object, name: str, expected: str, *, fits: bool) -> None:
 
 
 def suggest_arguments(target: C) -> C:
-    """Decorate a public function or class, so that the error of a misspelt keyword argument names the one that was
-    meant. The call itself does not change.
+    """Return a public function or class with another error for a misspelt keyword argument: it names the argument that
+    was meant. Use it as a decorator. Correct calls do not change.
     """
     is_class = isinstance(target, type)
     function: Callable[..., Any] = target.__init__ if is_class else target
