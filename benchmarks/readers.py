@@ -35,7 +35,7 @@ from divebook.stores import Batch, EventStore, SqliteStore
 
 STEPS = 10_000
 LOGS = 1_000
-KINDS = ("events", "steps", "operations")
+KINDS = ("events", "steps", "operations", "items", "messages")
 CALLS = 500_000
 ROUNDS = 5
 AT_ONCE = 2_000
@@ -75,7 +75,7 @@ def short() -> Iterator[Figure]:
         floor = floor_seconds(Path(folder) / "floor.db")
     details = {"floor's to a list, s": round(floor, 3)}
     for kind, seconds in frames.items():
-        target, of = (0.1, "") if kind == "events" else (None, f" of {kind}")
+        target, of = (0.1, "") if kind == "events" else (0.2, f" of {kind}")
         yield Figure(f"10,000 steps to a frame{of}", "relaxed", seconds, "s", target, details=details)
     yield Figure("fold of a step for readers", "", folding / STEPS * 1e6, "us", 8)
 
