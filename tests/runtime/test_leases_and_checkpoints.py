@@ -182,6 +182,27 @@ def test_the_state_of_a_fork_is_the_fold_of_its_log_wherever_it_begins(seed):
         assert fork.status == "completed"
 
 
+def test_a_fork_reads_only_what_follows_a_checkpoint(monkeypatch):
+    """Nothing is read twice, neither for the fork point nor to drive the fork."""
+    world, execution = long_execution()
+    last = len(execution.history())
+    state = fold(execution.id, [*execution.history()][: last - 40])
+    world.store.put_checkpoint(execution.id, last - 40, dump_state(state))
+    counts = []
+    read = MemoryStore._read_records
+
+    def counted(store, execution_id, after, until):
+        records = read(store, execution_id, after, until)
+        counts.append(sum(len(record.facts) for record in records))
+        return records
+
+    monkeypatch.setattr(MemoryStore, "_read_records", counted)
+    fork = world.run_of(execution.id).fork(last - 2)
+    read_for_the_fork = sum(counts)
+    assert fork.wait(20).status == "completed"
+    assert 0 < read_for_the_fork < last // 2  # a page of events beside the fork point, and those after the checkpoint
+
+
 def test_a_checkpoint_that_cannot_be_read_is_left_aside():
     world, execution = long_execution()
     world.store.put_checkpoint(execution.id, execution.state.last_sequence, b'{"version": 99}')
