@@ -82,7 +82,6 @@
         ├── AnswerKeptError              an answer is stored, and its execution cannot continue in this process
         ├── InterruptExpiredError  a question expired without an answer, and it has no default
         ├── ApprovalDeniedError    a person said no
-        ├── BlockedCallError       a what-if or trial has no recorded result of a call, and does not make it
         ├── BoundExceededError     a bound of the execution does not allow what was to come
         ├── ExecutionFailedError   raised by ``wait(check=True)``
         ├── ExecutionCancelledError
@@ -104,7 +103,6 @@ __all__ = [
     "AlreadyRegisteredError",
     "AnswerKeptError",
     "ApprovalDeniedError",
-    "BlockedCallError",
     "BoundExceededError",
     "BoundsError",
     "CheckpointNotFoundError",
@@ -1055,6 +1053,8 @@ class OperationError(ExecutionError):
 
     called: str = ""
     """Name of the function that raised the error."""
+    is_blocked: bool = False
+    """True in a what-if or a trial for a call that was not made, because it has no recorded result."""
 
     def __init__(
         self, message: str, operation_id: str = "", operation_type: str = "", error_names: Sequence[str] = ()
@@ -1063,10 +1063,6 @@ class OperationError(ExecutionError):
         self.operation_type = operation_type
         self.error_names = tuple(error_names)
         super().__init__(message)
-
-
-class BlockedCallError(ExecutionError):
-    """Raised in a what-if or a trial by a call that is not made, because it has no recorded result."""
 
 
 class NeedsPersonError(ExecutionError):

@@ -214,6 +214,11 @@ def arguments_part(tool: str, call: str) -> str:
     return f"arguments:{tool}:{call}"
 
 
+BLOCKED_IN_WHAT_IF = "not executed in a what-if: no recorded result for these arguments"
+BLOCKED_IN_TRIAL = BLOCKED_IN_WHAT_IF.replace("what-if", "trial")
+"""Recorded errors of a call that is not made, because it has no recorded result. No retry policy tries it again."""
+
+
 class Write(Protocol):
     """Protocol of the function to which a call passes its text piece by piece while the text arrives."""
 

@@ -14,7 +14,6 @@ from typing import Any
 from divebook.definitions.step import STAGE, Catch, Retry, Step
 from divebook.errors import (
     ApprovalDeniedError,
-    BlockedCallError,
     BoundExceededError,
     DefinitionError,
     DivebookError,
@@ -40,7 +39,6 @@ MOST_TEXT = 20_000
 
 HOPELESS = (
     ApprovalDeniedError,
-    BlockedCallError,
     BoundExceededError,
     DefinitionError,
     DivergenceError,
@@ -106,7 +104,8 @@ class Fault:
         names = {name for link in recorded for name in names_of(link)}
         # Any class may have this attribute, with any value, so only numbers count.
         pauses = [getattr(link, "retry_after", None) for link in chain]
-        hopeless = any(isinstance(link, HOPELESS) for link in chain)
+        is_blocked = any(isinstance(link, OperationError) and link.is_blocked for link in chain)
+        hopeless = is_blocked or any(isinstance(link, HOPELESS) for link in chain)
         reason = next((link.reason for link in chain if isinstance(link, BoundExceededError)), None)
         wait = float(max((pause for pause in pauses if isinstance(pause, int | float)), default=0))
         called = next((link.called for link in chain if isinstance(link, OperationError)), "")

@@ -316,6 +316,9 @@ class Summing:
         )  # old logs do not say that items fail
 
     def _read(self, event: Event, data: Any) -> None:
+        """Note what the next event changes in the summary: usage, open questions, the current step and the status. The
+        activity has followed it already.
+        """
         kind = type(data)
         # A resumption or an end may also match a branch below.
         if kind is catalog.ExecutionPaused or kind in STATUS_AFTER:

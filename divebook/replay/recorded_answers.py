@@ -29,6 +29,8 @@ from divebook.engine.forks import ends_in
 from divebook.engine.operations import (
     AGENT_RESPONSE,
     AGENT_STEP,
+    BLOCKED_IN_TRIAL,
+    BLOCKED_IN_WHAT_IF,
     CACHED_RESPONSE,
     CHILD_WORKFLOW,
     DOCUMENT_READ,
@@ -45,7 +47,6 @@ from divebook.engine.operations import (
     VERSION_DECISION,
 )
 from divebook.engine.state import undone_in
-from divebook.errors import BlockedCallError
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash
 from divebook.events.event import Event
@@ -111,7 +112,7 @@ class RecordedAnswers:
         self._since = forked.recorded_at
         self._moment = events[fork.at - 1].recorded_at if fork.at else 0
         self._is_trial = fork.came_from == catalog.TRIAL
-        self._blocked = IN_A_TRIAL if self._is_trial else BLOCKED
+        self._blocked = BLOCKED_IN_TRIAL if self._is_trial else BLOCKED_IN_WHAT_IF
         self._turns: dict[str, int | None] = {}
         """By id of a turn: number of the event that started the turn of the source from which this turn is answered.
         None if an operation in the turn was answered in another way."""
@@ -154,7 +155,7 @@ class RecordedAnswers:
             return self._run_or_stop(request)
         if kind == TOOL_CALL and options.done is not None:  # its model is to hear of it, and may do something else
             return PolicyAnswer(_end(request, options.done(self._blocked)), {"blocked": self._blocked})
-        failed = catalog.OperationFailed(request.operation_id, kind, error=self._blocked, raised=BLOCKED_CALL)
+        failed = catalog.OperationFailed(request.operation_id, kind, error=self._blocked)
         return PolicyAnswer(failed, {"blocked": self._blocked})
 
     def settled(self, question: Question) -> Settled | None:
@@ -645,11 +646,6 @@ READ_ONLY = "read-only"
 LIVE = "live"
 TOOLS = (RECORDED, READ_ONLY, LIVE)
 """Choices of the actions and tools that a what-if may run: none, only those declared read-only, or all."""
-BLOCKED = "not executed in a what-if: no recorded result for these arguments"
-IN_A_TRIAL = BLOCKED.replace("what-if", "trial")
-BLOCKED_CALL = {"types": [f"{BlockedCallError.__module__}:{BlockedCallError.__name__}"]}
-"""Recorded class of the error of such a call. No retry policy tries the call again."""
-
 COMPUTED = ENCLOSING | {SCRIPT_EXECUTION, VERDICT, STAGE_ATTEMPT}
 """Operations that run again because they have no external effects. The calls inside them are answered from the log."""
 _CONVERSATION = REQUESTS | {TOOL_CALL}

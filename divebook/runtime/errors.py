@@ -23,6 +23,7 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from divebook.engine.operations import BLOCKED_IN_TRIAL, BLOCKED_IN_WHAT_IF
 from divebook.engine.retries import Fault, failure_text, names_of, telling, text_of
 from divebook.errors import (
     DivebookError,
@@ -383,6 +384,8 @@ def error_from(record: OperationRecord) -> OperationError:
     """Create the exception of a failed operation from its record."""
     names = record.error_names
     error = _error_like(record.error or "failed", names, record.raised or {})
+    # The log has only the text of this error.
+    error.is_blocked = record.error in (BLOCKED_IN_WHAT_IF, BLOCKED_IN_TRIAL)
     error.operation_id = record.operation_id
     error.operation_type = record.operation_type
     return error

@@ -8,7 +8,7 @@ import pytest
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.definitions import step, workflow
-from divebook.errors import BlockedCallError, ReplayMismatchError, SetupError, SourceGoneError
+from divebook.errors import OperationError, ReplayMismatchError, SetupError, SourceGoneError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
@@ -362,8 +362,8 @@ async def retries_a_call(ctx, n: int):
 async def catches_a_call(ctx, n: int):
     try:
         return await doubled(n)
-    except BlockedCallError as error:
-        return str(error)
+    except OperationError as error:
+        return error.is_blocked and str(error)
 
 
 RETRIED = {
