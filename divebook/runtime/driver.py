@@ -159,7 +159,7 @@ class Driver:
         Clock of the environment, by which questions expire.
     """
 
-    def __init__(  # noqa: PLR0915 - one statement for each attribute
+    def __init__(
         self,
         execution_id: str,
         inputs: Mapping[str, Any],
