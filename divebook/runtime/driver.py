@@ -195,8 +195,6 @@ class Driver:
         self.parked_run = ParkedRun(self)
         self._session: StoreSession | None = None
         self._future: Future[None] | None = None
-        self.is_about_to_begin = False
-        """True after `expect_begin`, until the engine begins or cancels the execution."""
         self.first_commit: Future[None] | None = None
         """Done when the first events are in the store. None if `Run.start` has waited for that, or later calls have."""
         self.drives = 0
@@ -328,6 +326,11 @@ class Driver:
     def was_driven(self) -> bool:
         """True if this process drives the execution or has driven it."""
         return self._future is not None and not self.was_forked
+
+    @property
+    def is_about_to_begin(self) -> bool:
+        """True after `expect_begin`, until the engine begins or cancels the execution."""
+        return self.first_commit is not None and self._task is None
 
     @property
     def was_parked(self) -> bool:
@@ -526,7 +529,6 @@ class Driver:
             future = self._watch_drive(Future())
             # An execution that fails before its first commit must not leave those waiting who wait for that.
             future.add_done_callback(lambda end: copy_outcome(first_commit, end))
-            self.is_about_to_begin = True
             return future
 
     # --- driving; called on the engine's event loop ------------------------------------------------------------------
@@ -665,9 +667,9 @@ class Driver:
     def _start_task(self, work: Coroutine[Any, Any, None], lease: Lease) -> Future[None]:
         DRIVEN_LEASES.drive(self.store, lease)  # no await from here on: code that finds the lease must find it driven
         self._token = lease.token
+        is_expected = self.is_about_to_begin
         self._task = ENGINE.keep(work)
-        if self.is_about_to_begin:
-            self.is_about_to_begin = False
+        if is_expected:
             future = ENGINE.promise_of(self._task, self._future)
         else:
             future = self._watch_drive(ENGINE.promise_of(self._task))

@@ -472,18 +472,18 @@ class Control:
         if lease is None and (self.deliver(driver) or not self._may_take(driver, child)):
             return driver
         try:
-            with DRIVEN_LEASES.taking(self.store, driver.id, lease=lease) as taken:
-                driver.end_overtaken_drive(taken)
-                state = driver.state_under(taken)
+            with DRIVEN_LEASES.taking(self.store, driver.id, lease=lease) as new_lease:
+                driver.end_overtaken_drive(new_lease)
+                state = driver.state_under(new_lease)
                 # A driver that died has left its lease, perhaps before it did what it had recorded (`give_up`).
-                was_left = taken.was_left and not state.is_over and state.paused is None
-                unread = self.store.inbox(driver.id, state.taken) if taken.unread is None else taken.unread
+                was_left = new_lease.was_left and not state.is_over and state.paused is None
+                unread = self.store.inbox(driver.id, state.taken) if new_lease.unread is None else new_lease.unread
                 if was_left or self._can_continue(state, unread, child, again=again):
                     resumption = None if child is None else child.resumed(driver.workflow, state)
-                    self._drive(driver, replace(taken, unread=unread), resumption)
+                    self._drive(driver, replace(new_lease, unread=unread), resumption)
                 else:
                     # Another process has read the message meanwhile.
-                    give_up(self.store, taken)
+                    give_up(self.store, new_lease)
         except LeaseHeldError:
             # A holder that drives the execution reads the inbox before it parks it. One that annotates it, or has
             # died on another machine, does not
