@@ -88,7 +88,7 @@ def test_a_store_in_memory_leaves_nothing_to_go_on_with(divebook, folder):
         (("-v", "who=a", "-v", "who=b"), "input 'who' is given twice"),
         (("-v", "times:=[1"), "input 'times': [1 is not JSON"),
         (("-w", "helo"), "did you mean 'hello'?"),
-        (("--actions", "nowhere.py"), "actions 'nowhere.py' cannot be imported: FileNotFoundError"),
+        (("--actions", "nowhere.py"), "actions 'nowhere.py' cannot be imported: there is no such file"),
         (("--actions", "no_such_module"), "ModuleNotFoundError"),
     ],
 )
