@@ -169,7 +169,7 @@ class _AgentEntry(NamedTuple):
     def fits(self, agent: Agent, model: Any, library_tools: Sequence[Any]) -> bool:
         """Return True if an agent with this model and these tools would be made equal to this one."""
         # Everything is compared by identity. A model that has a name is looked up for each turn, because its key may
-        # have changed. Any other model belongs to the agent, and is wrapped anew for each turn.
+        # have changed. Any other model belongs to the agent, and is wrapped again for each turn.
         has_same_model = self.model is model if isinstance(agent.model, str) else self.agent.model is agent.model
         return (
             has_same_model

@@ -220,7 +220,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
 
     @property
     def _has_prepare_model_request(self) -> bool:
-        """Whether `prepare_model_request` may change a request. If so, pydantic-ai copies the schemas of all tools for
+        """True if `prepare_model_request` may change a request. If so, pydantic-ai copies the schemas of all tools for
         each request (test_a_request_of_an_agent_without_capabilities_does_not_copy_its_tools).
         """
         return not self._is_alone

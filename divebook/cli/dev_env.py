@@ -79,7 +79,7 @@ class DevEnvCommands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the first word names. ``help create`` is ``create --help``, as in ``divebook``."""
-        if args == [HELP]:
+        if set(args) == {HELP}:
             write(ctx.get_help())
             ctx.exit()
         return super().resolve_command(ctx, [*args[1:], "--help"] if args[0] == HELP else args)

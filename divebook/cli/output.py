@@ -110,8 +110,8 @@ def one_line(text: str, width: int | None = None) -> str:
 
 
 def as_json(data: Any, *, indent: int | None = None) -> str:
-    """Return data as JSON text, with secrets replaced and control characters escaped. Values have the form in which
-    they can be given back as inputs (`divebook.events.codec.json_form`).
+    """Return data as JSON text, with secrets replaced and control characters escaped. Values have the form of
+    `divebook.events.codec.json_form`, in which most can be given back as inputs.
 
     Frames are described in a few words; ``divebook export`` writes them in full.
     """

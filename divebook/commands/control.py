@@ -361,7 +361,7 @@ def _readable(call: Invocation) -> Iterator[Run]:
 
 
 class RuleData(TypedDict):
-    """An approval rule as JSON. `execution` is null for a rule that holds in all runs."""
+    """An approval rule as JSON. `run_id` is null for a rule that holds in all runs."""
 
     run_id: str | None
     rule_id: str

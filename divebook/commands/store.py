@@ -62,7 +62,7 @@ def existing_path(location: str | None) -> Path:
 
 
 class DamageData(TypedDict):
-    """One damage of a store as JSON. `execution` is null for damage of the store itself."""
+    """One damage of a store as JSON. `run_id` is null for damage of the store itself."""
 
     run_id: str | None
     sequence: int | None

@@ -80,13 +80,18 @@ class Answers:
         return tuple(key for key in self._answers if key not in self._used)
 
     def unused_notes(self, run: Run) -> Iterator[str]:
-        """Yield one line for each early answer that no question of a run has used, with the name that was meant."""
+        """Yield one line for each early answer that no question of a run has used, with the name of a step that a
+        misspelt one may stand for.
+        """
         names = [question.step for question in asked_questions(run)] + [step.name for step in run.workflow.steps]
         open_steps = ", ".join(dict.fromkeys(question.step for question in run.open_questions))
+        # A run that waits may ask the question later.
+        fact = "was not needed" if run.state.is_over else "has not been needed so far"
         for key in self.unused:
-            advice = did_you_mean(key.partition(":")[0], names) or (open_steps and f"open: {open_steps}")
-            meant = f" ({advice})" if advice else ""
-            yield f"the answer for {key!r} was not needed: no question of that name was asked{meant}"
+            step = key.partition(":")[0]
+            suggestion = None if step in names else did_you_mean(step, names)
+            advice = suggestion or (open_steps and f"open: {open_steps}")
+            yield f"the answer for {key!r} {fact}: no question of that name was asked{f' ({advice})' if advice else ''}"
 
     def settle(
         self, execution: Run, by: str | None = None, on_misfit: Callable[[InterruptError], object] | None = None

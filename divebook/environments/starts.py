@@ -425,7 +425,7 @@ def check_options(options: StartOptions) -> None:
     Texts of people (``key``, ``note``, ``notebook``, ``cell``) must be strings; a start key must not be blank.
     """
     values: Mapping[str, Any] = options
-    require_options(values, sorted(OPTION_NAMES), "an execution cannot be started with the option")
+    require_options(values, ["inputs", *sorted(OPTION_NAMES)], "an execution cannot be started with the option")
     for name in ("bounds", "identity"):
         require(values.get(name), name, "a mapping", fits=isinstance(values.get(name), Mapping | Bounds))
     for name in ("durability", "model"):

@@ -109,6 +109,8 @@ def plain_shown(data: Any) -> Any:
     """
 
     def plain_or_description(value: Any) -> Any:
+        if isinstance(value, timedelta):  # inputs do not read the text that Python gives it
+            return _duration(value)
         return value.plain() if isinstance(value, Instance | Member | PluginValue) else _description(value)
 
     try:
@@ -646,7 +648,8 @@ def json_form(value: Any, *, has_frames: bool = True) -> Any:
     Dates, times, decimals, fractions, paths, UUIDs and addresses become strings, a timedelta an ISO 8601 duration
     (``PT90S``); bytes become base64; NaN and infinities null; a tuple or set becomes a list; a key of a mapping becomes
     a string; a dataclass, pydantic model or named tuple becomes an object, an enum its value; a frame becomes a list of
-    records, or with `has_frames` false its description. A value without such a form, such as a frame that is too large
+    records, or with `has_frames` false its description. Bytes, NaN and infinities cannot be given back as inputs in
+    this form. A value without such a form, such as a frame that is too large
     for a list, becomes a string that describes it.
 
     >>> json_form({1: (float("nan"), b"a", Decimal("0.10"))})

@@ -258,7 +258,8 @@ def run(
         workflow = _workflow_from(session, workflow, name, dialect)
     declared = {definition.name for definition in workflow.inputs} - StartOptions.__annotations__.keys()
     keywords = {key: options.pop(key) for key in [*options] if key in declared}
-    require_options(options, (*sorted(declared), *sorted(OPTION_NAMES)), "a run has no input or option")
+    names = (*sorted(declared), *sorted(OPTION_NAMES | KEYWORDS_OF_RUN))
+    require_options(options, names, "a run has no input or option")
     inputs = _inputs_of_call(workflow, (inputs, *more_inputs), keywords)
     _require_inputs_named_like_options(workflow, inputs)
     read_answers = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(mapping=answers)
@@ -268,6 +269,10 @@ def run(
     return started
 
 
+KEYWORDS_OF_RUN = frozenset(
+    name for name, parameter in inspect.signature(run).parameters.items() if parameter.kind is parameter.KEYWORD_ONLY
+)
+"""Names of the parameters of `run` that are passed by keyword."""
 OPTIONS_OF_RUN = {*inspect.signature(run).parameters, *StartOptions.__annotations__}
 """Names of the parameters of `run`, which an input can have too."""
 

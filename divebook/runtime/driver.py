@@ -430,7 +430,7 @@ class Driver:
         first_commit = self.first_commit
         if first_commit is None or self.was_forked or (ENGINE.is_current() and not first_commit.done()):
             return
-        with suppress(DivebookError):  # whoever waits for the run gets the error
+        with suppress(DivebookError):  # the code that waits for the run gets the error
             interruptible_result(first_commit)
         self.first_commit = None
 

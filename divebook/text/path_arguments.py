@@ -28,9 +28,11 @@ def similar_file(path: Path) -> str:
     is empty if there is none.
     """
     try:
-        names = {entry.stem: entry.name for entry in path.parent.iterdir() if entry.suffix == path.suffix}
+        entries = [*path.parent.iterdir()]
     except OSError:
         return ""
-    # Without the suffix, which would make all files of one kind similar.
-    stem = nearest(path.stem, names)
+    # `flow.yaml` for `flow.yml`, else a similar name with the same suffix. Suffixes are not compared, since they would
+    # make all files of one kind similar.
+    names = {entry.stem: entry.name for entry in entries if path.stem == entry.stem or path.suffix == entry.suffix}
+    stem = path.stem if path.stem in names else nearest(path.stem, names)
     return "" if stem is None else f" (did you mean {names[stem]!r}?)"
