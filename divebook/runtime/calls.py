@@ -7,6 +7,7 @@ arguments to users' functions.
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -123,7 +124,8 @@ async def call(
         # The call of an action step has no name, and neither has its approval.
         approval_key = "approval" if key is None else f"{key}-approval"
         arguments = await _approved(context, function, arguments, approval_key, name)
-    prepared = prepared_call(context, function)
+    # A function that a stage of a pipeline makes for one call is not kept.
+    prepared = prepared_call(context, function) if recorded is None else PreparedCall(context, function)
     digest = None
     if recorded is not None:
         operation_type, parameters = recorded
@@ -172,7 +174,7 @@ async def call(
 
 
 class PreparedCall:
-    """Parts that all calls of a function in a step have in common, computed once for all runs of the workflow.
+    """Parts that all calls of a function in a step have in common, computed once for all runs of an environment.
 
     Attributes
     ----------
@@ -191,6 +193,7 @@ class PreparedCall:
     def __init__(self, context: StepContext, function: UserFunction) -> None:
         step = context.step
         self.definitions = function, step, context.workflow
+        self._parameters = copy.deepcopy(step.parameters)
         self.operation_type = STEP_EXECUTION if isinstance(function, RecordedFunction) else ACTION_EXECUTION
         self.workspace = workspace_of(context, function)
         # The rollback of the function itself takes precedence over the one that its step names.
@@ -205,6 +208,14 @@ class PreparedCall:
         # What happens in a workspace, and what can be undone, must be in the log before it happens.
         self.may_begin_early = function.idempotent and self.workspace is None and self.rollback_owner is None
         self.runs_on_loop = function.takes.is_async and step.executor is None and function.executor is None
+
+    @property
+    def is_current(self) -> bool:
+        """True if the parameters of the step are still those for which this was computed. They are in a mapping that
+        code can change.
+        """
+        _, step, _ = self.definitions
+        return self._parameters == step.parameters
 
     @functools.cached_property
     def has_templates(self) -> bool:
@@ -228,19 +239,18 @@ class PreparedCall:
 
 
 MOST_PREPARED = 1024
-"""Maximum number of prepared calls that are kept. The oldest one is dropped first."""
-_prepared_calls: dict[tuple[int, int, int], PreparedCall] = {}
-"""Prepared calls by the ids of their function, step and workflow. Only the loop of the engine uses it."""
+"""Maximum number of prepared calls that an environment keeps. The oldest one is dropped first."""
 
 
 def prepared_call(context: StepContext, function: UserFunction) -> PreparedCall:
     """Return the parts that all calls of a function in the step of a context have in common."""
+    prepared_calls = context.prepared_calls
     key = id(function), id(context.step), id(context.workflow)
-    prepared = _prepared_calls.get(key)
-    if prepared is None:
-        prepared = _prepared_calls[key] = PreparedCall(context, function)
-        if len(_prepared_calls) > MOST_PREPARED:
-            del _prepared_calls[next(iter(_prepared_calls))]
+    prepared = prepared_calls.get(key)
+    if prepared is None or not prepared.is_current:
+        prepared = prepared_calls[key] = PreparedCall(context, function)
+        if len(prepared_calls) > MOST_PREPARED:
+            del prepared_calls[next(iter(prepared_calls))]
     return prepared
 
 

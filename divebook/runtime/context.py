@@ -93,6 +93,7 @@ class StepContext:
         iteration_index: int | None = None,
         local: Mapping[str, Any] | None = None,
         executors: Executors | None = None,
+        prepared_calls: dict[tuple[int, int, int], Any] | None = None,
     ) -> None:
         self.workflow = workflow
         self.step = step
@@ -102,6 +103,8 @@ class StepContext:
         self.iteration_index = iteration_index
         self.local: Mapping[str, Any] = local or {}
         self.executors = executors or Executors()
+        self.prepared_calls = {} if prepared_calls is None else prepared_calls
+        """Calls that other steps and runs of the environment have prepared; see `divebook.runtime.calls`."""
         self._recorder = recorder
         self.approving = recorder.approving
         self.miss_policy = recorder.operations.miss_policy

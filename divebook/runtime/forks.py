@@ -455,7 +455,8 @@ def prefix_of(
 ) -> Prefix:
     """Return the first events of a log that a fork shares with its source, as a `Prefix`.
 
-    If the log is damaged, events before the damage count. If the source is a fork itself, and the default fork point
+    If the log is damaged, events before the damage count. Damage before the checkpoint from which the state is read is
+    not noticed, as when an execution is resumed. If the source is a fork itself, and the default fork point
     lies before the event with which it was forked, its own change is part of the new one.
 
     Parameters
@@ -470,7 +471,7 @@ def prefix_of(
     SetupError
         The log has no such event; or an earlier fork after the default fork point changed variables.
     CorruptStoreError
-        The log is damaged before the event.
+        The log is damaged before the event, and after the checkpoint.
     """
     try:
         return _prefix(ForkSource(store, source), at, change, reaching_back=reaching_back, is_live=is_live)

@@ -393,6 +393,10 @@ class Services:
     """Context manager factory that surrounds calls."""
     find_miss_policy: FindMissPolicy = refuse_what_if
     """Returns the miss policy of a what-if."""
+    prepared_calls: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+    """Prepared calls of the environment; see `divebook.runtime.calls.prepared_call`. Only the loop of the engine uses
+    them.
+    """
 
     def agent_of_step(self, step: Step) -> object | None:
         """Return the agent that a step uses, if this agent retries failed calls itself. Return None if the step uses no
@@ -529,6 +533,7 @@ class StepRun:
             iteration_index=index,
             local=None if self.step.each is None else self._local(item),
             executors=self._services.executors,
+            prepared_calls=self._services.prepared_calls,
         )
         assert self._handler is not None  # noqa: S101 - set by `run`, the only caller
         return contained(self._handler(context), self._recorder.loop)

@@ -1,5 +1,7 @@
 """What all calls of a function in a step have in common is computed once, and is what each call would compute."""
 
+import gc
+
 import pytest
 
 from divebook import Each, Step, Workflow, action, step, workflow
@@ -21,9 +23,8 @@ def started_calls(run):
     return [event.data for event in run.history() if isinstance(event.data, catalog.OperationStarted)]
 
 
-@pytest.fixture(autouse=True)
-def no_prepared_calls(monkeypatch):
-    monkeypatch.setattr(calls, "_prepared_calls", {})
+def prepared_in(made):
+    return made._control.dependencies.services.prepared_calls
 
 
 @pytest.mark.parametrize("literal", LITERALS, ids=str)
@@ -45,7 +46,7 @@ def test_calls_are_prepared_once_for_all_runs_and_items():
     with environment(each) as made:
         for _ in range(3):
             made.start(each).wait(20, check=True)
-    assert len(calls._prepared_calls) == 1
+        assert len(prepared_in(made)) == 1
 
 
 def test_a_function_that_is_defined_again_is_prepared_again():
@@ -73,5 +74,30 @@ def test_the_number_of_prepared_calls_is_limited(monkeypatch):
     chain = Workflow("chain", [Step(f"s{number}", action="noted") for number in range(5)])
     with environment(chain) as made:
         made.start(chain).wait(20, check=True)
-        assert [prepared.definitions[1].name for prepared in calls._prepared_calls.values()] == ["s3", "s4"]
+        assert [prepared.definitions[1].name for prepared in prepared_in(made).values()] == ["s3", "s4"]
         made.start(chain).wait(20, check=True)
+
+
+def test_parameters_that_code_changes_are_filled_in_and_recorded_as_they_are():
+    changing = Workflow("changing", [Step("call", action="noted", parameters={"value": 1}, store="value")])
+    with environment(changing) as made:
+        made.start(changing).wait(20, check=True)
+        changing.steps[0].parameters["value"] = "$(1 + 1)"
+        run = made.start(changing).wait(20, check=True)
+        (call,) = started_calls(run)
+    assert (run.variables["value"], call.parameters["params"]) == (2, {"value": 2})
+
+
+def test_what_an_environment_has_prepared_is_gone_with_it():
+    chain = Workflow("chain", [Step("call", action="noted", parameters={"value": 4711})])
+
+    def count():
+        gc.collect()
+        prepared = (thing for thing in gc.get_objects() if isinstance(thing, calls.PreparedCall))
+        return sum(call.definitions[1].parameters == {"value": 4711} for call in prepared)
+
+    with environment(chain) as made:
+        made.start(chain).wait(20, check=True)
+        assert count() == 1
+    del made
+    assert count() == 0
