@@ -277,7 +277,7 @@ class Collection(Shown):
         text = (
             f"{'would delete' if self.dry_run else 'deleted'} {plural(self.executions, 'execution')} with "
             f"{plural(self.events, 'event')}, {plural(self.values, 'large value')} ({size(self.value_bytes)}) and "
-            f"{plural(self.checkpoints, 'checkpoint')}"
+            f"the checkpoints of {plural(self.checkpoints, 'kept execution')}"
         )
         if self.folders:
             text += f", and the files of {self.folders} that are gone"

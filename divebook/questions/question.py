@@ -699,4 +699,6 @@ _JUDGED: Final = {
     ANEW: "begin anew",
 }
 _LASTING: Final = {"run": ", and calls like it in this run", "always": ", and calls like it in every run"}
-EXPIRED_ALREADY = "it has expired; if its run has failed or still waits, resume the run to be asked again"
+EXPIRED_ALREADY = (
+    "it has expired; if its run has failed or still waits, resume the run: it takes the default, or asks again"
+)
