@@ -435,7 +435,7 @@ def dollars(nanodollars: int) -> Decimal:
 #
 # A question about a bound belongs to the execution, not to a path: its id is a hash of the bound, its limit and the
 # number of answers "stop" so far. Paths that reach the same bound join the question. After an answer "raise" the limit
-# differs, and after "stop" the number, so the next time is another question. A resumption with other bounds settles the
+# differs, and after "stop" the number, so the next time is another question. A resumption with other bounds answers the
 # questions about the former ones. If a limit returns in this way, its question has a further number.
 
 
@@ -467,9 +467,9 @@ def facts_about(state: ExecutionState, exhausted: Exhausted, path: str, step: st
     return ()
 
 
-def settled_by_bounds(state: ExecutionState, bounds: Bounds) -> Iterator[Fact]:
-    """Yield the events that settle the open questions about bounds of an execution, when it is resumed with `bounds`,
-    in which their limits differ.
+def answers_by_bounds(state: ExecutionState, bounds: Bounds) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the answers of a resumption with `bounds` to the open questions about bounds of an execution whose limits
+    differ in `bounds`, as pairs of question id and answer.
     """
     for question in state.pending_interrupts():
         if question.kind != RESOURCE_EXHAUSTED or not is_about_bounds(question):
@@ -480,8 +480,7 @@ def settled_by_bounds(state: ExecutionState, bounds: Bounds) -> Iterator[Fact]:
         # Amounts of dollars are strings in events.
         limit = str(limit) if isinstance(limit, Decimal) else limit
         if limit != details.get("limit"):
-            response = {"decision": RESUMED, **({} if limit is None else {"data": {"to": limit}})}
-            yield Fact(catalog.InterruptResolved(question.id, response), question.path, question.step)
+            yield question.id, {"decision": RESUMED, **({} if limit is None else {"data": {"to": limit}})}
 
 
 def asked_about(exhausted: Exhausted, owner: str = "") -> Wording:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from divebook.definitions.definition import Workflow
-from divebook.engine.bounds import facts_about, fails_at_bounds, settled_by_bounds, step_bound
+from divebook.engine.bounds import facts_about, fails_at_bounds, step_bound
 from divebook.engine.instructions import (
     AwaitAnswer,
     AwaitJoin,
@@ -45,7 +45,6 @@ from divebook.engine.state import (
 )
 from divebook.events import catalog
 from divebook.events.catalog import COMPLETED, FAILED, PENDING
-from divebook.questions.bounds import Bounds
 
 ROOT = "main"
 """Id of the first path."""
@@ -365,8 +364,7 @@ def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState
 
 
 def decide_resumption(state: ExecutionState, resumption: catalog.ExecutionResumed) -> tuple[Fact, ...]:
-    """Return the event that resumes an execution. If the execution had not ended, its failed paths stay failed. With
-    other bounds, the open questions about the former ones are settled.
+    """Return the event that resumes an execution. If the execution had not ended, its failed paths stay failed.
 
     Example: with `ContinueOnFailure`, one path has failed, and another one waits for an answer. The answer continues
     the second path. Only a person who resumes the ended execution has the failed step repeated.
@@ -375,9 +373,7 @@ def decide_resumption(state: ExecutionState, resumption: catalog.ExecutionResume
     has_failed = state.failed_path is not None or any(path.status == FAILED for path in state.undoing)
     if resumption.previous_status not in TERMINAL and has_failed:
         resumption = replace(resumption, keeps_failed=True)
-    if resumption.bounds is None:
-        return (Fact(resumption),)
-    return (Fact(resumption), *settled_by_bounds(state, Bounds.from_dict(resumption.bounds)))
+    return (Fact(resumption),)
 
 
 def decide_return(state: ExecutionState) -> tuple[Fact, ...]:

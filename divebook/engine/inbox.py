@@ -58,9 +58,10 @@ class Message:
     """Number that the store assigns. It grows from message to message and is never reused."""
 
 
-def answer_payload(response: Mapping[str, Any], by: str) -> dict[str, Any]:
-    """Return the payload of a message that answers a question: the answer, and the name of the person who gave it. The
-    id of the question is not in it, because it is the key of the message.
+def answer_payload(response: Mapping[str, Any], by: str | None) -> dict[str, Any]:
+    """Return the payload of a message that answers a question: the answer, and the name of the person who gave it, or
+    None if a resumption with other bounds gave it. The id of the question is not in it, because it is the key of the
+    message.
     """
     return {"response": response, "by": by}
 

@@ -327,6 +327,8 @@ class Control:
         """
         state = driver.state
         event = resumption or catalog.ExecutionResumed(state.status)
+        if event.bounds is not None and self.answering.answer_by_bounds(state, Bounds.from_dict(event.bounds)):
+            lease = replace(lease, unread=None)  # the driver reads the new messages from the inbox
         self._registry.enter(driver)
 
         def continue_driving() -> None:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from divebook.definitions.json_schemas import FITTING
 from divebook.engine.approvals import RUN, StandingRule, rules_of_run
+from divebook.engine.bounds import answers_by_bounds
 from divebook.engine.inbox import (
     ANNOTATION,
     ANSWER,
@@ -31,6 +32,7 @@ from divebook.engine.inbox import (
     signal_payload,
 )
 from divebook.engine.lifecycle import FINAL, WAY_ON
+from divebook.engine.state import ExecutionState
 from divebook.errors import (
     AnswerKeptError,
     DefinitionError,
@@ -47,6 +49,7 @@ from divebook.events.catalog import ExecutionAnnotated
 from divebook.events.codec import checked, storable
 from divebook.events.event import Event, Record, to_microseconds
 from divebook.questions import Question, checked_answer
+from divebook.questions.bounds import Bounds
 from divebook.questions.question import CANCELLED as WITHDRAWN
 from divebook.questions.question import (
     EXPIRED_ALREADY,
@@ -257,6 +260,19 @@ class Answering:
         payload = {EXPIRED: True}
         with suppress(ExecutionEndedError):
             self._store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
+
+    def answer_by_bounds(self, state: ExecutionState, bounds: Bounds) -> bool:
+        """Answer the open questions of an execution about bounds that differ in `bounds`, with which it is about to be
+        resumed. An answer that was stored first counts. Return whether there are such questions.
+        """
+        # Messages, as the answers of people: the store keeps the first one, also if a person answers at this moment
+        # (test_an_answer_that_nobody_has_read_counts_more_than_a_resumption_with_other_bounds). If the process dies
+        # before it resumes the execution, the question is asked again.
+        answers = dict(answers_by_bounds(state, bounds))
+        for interrupt_id, response in answers.items():
+            payload = answer_payload(response, None)
+            self._store.post(self._message(state.execution_id, ANSWER, interrupt_id, payload, "resumption"))
+        return bool(answers)
 
     def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Driver:
         """Send a signal to an execution; see `Run.signal`."""

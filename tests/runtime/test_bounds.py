@@ -4,6 +4,7 @@ import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.engine.bounds import REASONS, Exhausted
+from divebook.engine.inbox import ANSWER, Message, answer_payload
 from divebook.errors import InterruptError
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore
@@ -182,6 +183,38 @@ def test_a_resumption_with_other_bounds_leaves_no_question_about_the_former_ones
     assert execution.status == "completed"
     assert "answered: resumed with another bound" in str(execution)
     assert execution.verify()
+
+
+@pytest.mark.parametrize("is_ended", [False, True], ids=["waiting", "cancelled"])
+@pytest.mark.parametrize("decision", [{"decision": "stop"}, {"decision": "raise", "data": {"to": 9}}])
+def test_an_answer_that_nobody_has_read_counts_more_than_a_resumption_with_other_bounds(decision, is_ended):
+    world, script = world_with()
+    execution = world.start("loop", bounds={"max_llm_calls": 2}).wait(20)
+    (question,) = execution.open_questions
+    if is_ended:
+        execution.cancel().wait(20)
+    # As a process does that dies before it continues the execution.
+    world.store.post(Message(execution.id, ANSWER, question.id, answer_payload(decision, "ann"), "ann 1", 1))
+    execution.resume({"max_llm_calls": 3}).wait(20)
+    does_stop = decision["decision"] == "stop"
+    assert (execution.status, script.calls) == (("failed", 2) if does_stop else ("completed", 5))
+    assert [e.data.response for e in execution.history() if e.event_type == "interrupt_resolved"] == [decision]
+    assert not world.store.has_untaken(execution.id)
+    assert execution.verify()
+
+
+def test_an_answer_after_a_resumption_with_other_bounds_elsewhere_is_refused():
+    store = MemoryStore()
+    world, _ = world_with(store=store)
+    elsewhere, _ = world_with(store=store)
+    execution = world.start("loop", bounds={"max_llm_calls": 2}).wait(20)
+    (question,) = execution.open_questions
+    assert elsewhere.run_of(execution.id).resume({"max_llm_calls": 3}).wait(20).status == "waiting"
+    with pytest.raises(InterruptError, match=r"answered already, with .*'resumed'"):
+        execution.answer(question.id, {"decision": "stop"})
+    assert not store.has_untaken(execution.id)
+    assert not store.orphans()
+    assert execution.answer(execution.refresh().open_questions[0].id, 9).wait(20).status == "completed"
 
 
 def test_all_paths_that_share_a_question_are_asked_about_the_new_bound():
