@@ -125,11 +125,11 @@ class Answering:
         question = state.interrupts.get(interrupt_id)
         if question is None or not question.is_open:
             return None
-        # Each event that settles a question changes one of the two: an answer and an expiry are messages, and whatever
-        # ends or rolls back the execution changes its status. Another answer that no process has read yet shows when
-        # this one is stored.
-        record = self._store.record(state.execution_id)
-        return (driver, question) if (record.status, record.taken) == (state.status, state.taken) else None
+        # A log only grows, so that one of the same length has settled no other question. Status and number of messages
+        # do not show that: a resumption with other bounds may leave both as they were. Another answer that no process
+        # has read yet shows when this one is stored.
+        is_newest = driver.can_record and self._store.record(state.execution_id).last_sequence == state.last_sequence
+        return (driver, question) if is_newest else None
 
     def _answer(self, driver: Driver, question: Question, response: Any, by: str | None) -> Driver:
         """Answer a question of an execution, and continue the execution. Return its driver.

@@ -5,7 +5,11 @@ import pytest
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.engine.bounds import REASONS, Exhausted
 from divebook.engine.inbox import ANSWER, Message, answer_payload
+from divebook.engine.instructions import Fact
 from divebook.errors import InterruptError
+from divebook.events.catalog import InterruptResolved
+from divebook.runtime import driver
+from divebook.runtime.messages import Answering
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore
 from tests.runtime.test_expiring import Watch
@@ -215,6 +219,23 @@ def test_an_answer_after_a_resumption_with_other_bounds_elsewhere_is_refused():
     assert not store.has_untaken(execution.id)
     assert not store.orphans()
     assert execution.answer(execution.refresh().open_questions[0].id, 9).wait(20).status == "completed"
+
+
+def test_an_answer_to_a_question_that_was_settled_elsewhere_without_a_message_is_refused(monkeypatch):
+    store = MemoryStore()
+    world, _ = world_with(store=store)
+    elsewhere, _ = world_with(store=store)
+    execution = world.start("loop", bounds={"max_llm_calls": 2}).wait(20)
+    (question,) = execution.open_questions
+    # Elsewhere, a version runs that records the answer of a resumption without a message.
+    settled = Fact(InterruptResolved(question.id, {"decision": "resumed"}), question.path, question.step)
+    monkeypatch.setattr(Answering, "answer_by_bounds", lambda *_: False)
+    monkeypatch.setattr(driver, "decide_resumption", lambda state, resumption: (Fact(resumption), settled))
+    assert elsewhere.run_of(execution.id).resume({"max_llm_calls": 3}).wait(20).status == "waiting"
+    monkeypatch.undo()
+    with pytest.raises(InterruptError, match=r"answered already, with .*'resumed'"):
+        execution.answer(question.id, {"decision": "stop"})
+    assert not store.has_untaken(execution.id)
 
 
 def test_all_paths_that_share_a_question_are_asked_about_the_new_bound():
