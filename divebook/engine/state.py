@@ -877,17 +877,23 @@ class ExecutionState(Timed):
         return self.lifecycle in FINAL or (self.is_over and self.is_rolled_back)
 
     @property
-    def failed_by_expiry(self) -> bool:
-        """True if the execution has failed because a question expired without an answer, and nothing is rolled back."""
+    def failed_by_expiry(self) -> frozenset[str]:
+        """Ids of the questions that expired without an answer, because of which the execution has failed. Empty if
+        anything is rolled back.
+        """
         names = (name for path in self.paths.values() if path.open is not None for name in path.open.ended_by or ())
         questions = (self.interrupts[name] for name in names if name in self.interrupts)
         is_resumable = self.lifecycle == FAILED and self.rolling_back is None
         # No path waits any more for a question that was asked again.
-        return is_resumable and any(question.waiting and is_expired_unanswered(question) for question in questions)
+        expired_ids = (each.id for each in questions if each.waiting and is_expired_unanswered(each))
+        return frozenset(expired_ids if is_resumable else ())
 
-    def has_expired(self, now: int) -> bool:
-        """Return whether an open question without a default has expired by `now`, in microseconds since 1970."""
-        return any(each.default is None and is_overdue(each.expires_us, now) for each in self.pending_interrupts())
+    def overdue_ids(self, now: int) -> frozenset[str]:
+        """Return the ids of the open questions without a default that have expired by `now`, in microseconds since
+        1970.
+        """
+        pending = self.pending_interrupts()
+        return frozenset(each.id for each in pending if each.default is None and is_overdue(each.expires_us, now))
 
     @property
     def is_rolled_back(self) -> bool:

@@ -207,8 +207,10 @@ class Driver:
         """True once the task of the present drive has run its first step."""
         self._leaves_when_it_begins = False
         """True if the drive was left before its first step, which then ends it."""
-        self.asks_again = False
-        """True if the present drive resumes the execution once more if it fails because a question has expired."""
+        self._overdue_ids: frozenset[str] = frozenset()
+        """Ids of the questions that had expired when a person resumed the execution. If it fails because of one of
+        them, the present drive resumes it once more, so that the question is asked again.
+        """
         self._token: int | None = None  # of the last lease under which this process drove it
         # Held by a thread that decides whether this process drives the execution; see `handover`.
         self._handover = threading.Lock()
@@ -570,9 +572,11 @@ class Driver:
         state: ExecutionState,
         *,
         must_replay: bool,
+        overdue_ids: frozenset[str] = frozenset(),
     ) -> None:
         """Resume the execution from `state`, which was read under the lease. With `must_replay`, its code is replayed
-        from the log, even if its waiting code is still in memory (parked).
+        from the log, even if its waiting code is still in memory (parked). If it fails because one of the questions
+        `overdue_ids` has expired, resume it once more, so that the question is asked again.
 
         Raises
         ------
@@ -593,6 +597,7 @@ class Driver:
         if is_counted := resumption.recovery is not None:  # before any code runs: it may kill this process again
             journal.record_all(first)
         self._start_task(self._run(dependencies, journal, lease, () if is_counted else first), lease)
+        self._overdue_ids = overdue_ids
 
     def _reopen_log(
         self, dependencies: DriverDependencies, lease: Lease, resumption: catalog.ExecutionResumed
@@ -788,7 +793,7 @@ class Driver:
                 self.began_at = dependencies.clock.now()
                 await self._drive_once(dependencies, journal, lease, first)
                 while (next_lease := await self._lease_for_more()) is not None:
-                    self.asks_again = False
+                    self._overdue_ids = frozenset()
                     journal, first = self._reopen_log(
                         dependencies, next_lease, catalog.ExecutionResumed(self._state.status)
                     )
@@ -799,7 +804,8 @@ class Driver:
             await dependencies.on_stopped(self)
 
     def _mark_stopped(self) -> None:
-        self._is_driving = self.asks_again = False
+        self._is_driving = False
+        self._overdue_ids = frozenset()
         self._cancel_reason = None
         self._paused = self._late_pause = None
         self._session = None
@@ -912,7 +918,7 @@ class Driver:
         """
         lease: Lease | None = None
         # Senders set the flag through `request_check`. The loop repeats until a check during which no sender set it.
-        self._must_check_inbox = not self._state.is_over or self.asks_again
+        self._must_check_inbox = not self._state.is_over or bool(self._overdue_ids)
         while self._must_check_inbox and lease is None:
             self._must_check_inbox = False
             lease = await self._lease_for_news()
@@ -951,7 +957,9 @@ class Driver:
         if not self._is_stored:
             return False
         if state.is_over:
-            return self.asks_again and state.failed_by_expiry
+            # A question that expired during this drive, after a person had resumed it, is not asked again
+            # (test_a_question_that_expires_after_a_resumption_is_not_asked_again).
+            return not self._overdue_ids.isdisjoint(state.failed_by_expiry)
         # A paused execution ignores messages until it is resumed; only a cancellation ends the pause.
         if self._cancel_reason is not None or state.paused:
             return self._cancel_reason is not None

@@ -321,9 +321,10 @@ class Control:
         resumption: catalog.ExecutionResumed | None = None,
         *,
         must_replay: bool = False,
+        overdue_ids: frozenset[str] = frozenset(),
     ) -> None:
         """Drive an execution after its lease was acquired. With `must_replay`, its code is replayed, even if its
-        waiting code is still in memory (parked).
+        waiting code is still in memory (parked). `overdue_ids` are the expired questions that are to be asked again.
         """
         state = driver.state
         event = resumption or catalog.ExecutionResumed(state.status)
@@ -336,7 +337,9 @@ class Control:
             # execution again that `close` has left (test_nothing_is_driven_again_after_an_environment_was_closed).
             if self._is_closing:
                 raise LeftError(f"execution {driver.id} is not continued, because its environment is closed")
-            driver.continue_from(self.dependencies, event, lease, state, must_replay=must_replay)
+            driver.continue_from(
+                self.dependencies, event, lease, state, must_replay=must_replay, overdue_ids=overdue_ids
+            )
 
         if ENGINE.is_current():
             continue_driving()
@@ -420,10 +423,12 @@ class Control:
             refuse_final(driver, "meanwhile ")
             # A person who resumes it is asked again, as if a process had let the question expire in time.
             now = self.clock.now()
-            driver.asks_again = not is_recovery and driver.status == WAITING and state.has_expired(now)
+            is_asked_again = not is_recovery and driver.status == WAITING
+            overdue_ids = state.overdue_ids(now) if is_asked_again else frozenset()
             bounds_data = None if bounds is None else bounds.to_dict()
-            recovery = recovery_number(self.store, state, lease, self.clock.now()) if is_recovery else None
-            self._drive(driver, lease, catalog.ExecutionResumed(driver.status, bounds_data, recovery), must_replay=True)
+            recovery = recovery_number(self.store, state, lease, now) if is_recovery else None
+            resumption = catalog.ExecutionResumed(driver.status, bounds_data, recovery)
+            self._drive(driver, lease, resumption, must_replay=True, overdue_ids=overdue_ids)
         return driver
 
     def _require_definitions(self, driver: Driver) -> None:

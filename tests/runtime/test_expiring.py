@@ -1,6 +1,7 @@
 """Questions that expire: with a default or with a failure, whoever drives the execution then, if anybody does."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -393,6 +394,31 @@ def test_a_question_that_expires_while_no_process_drives_its_run_is_asked_again_
             run.answer(question, "ann")
         assert run.wait(20).status == "completed"
         assert run.verify()
+
+
+@workflow
+async def asks_beside_a_sleep(ctx):
+    with suppress(InterruptExpiredError):
+        await ctx.ask("Anybody?", expires_in=3600)
+    # The code sleeps, so that one drive lasts until the second question has expired.
+    await ctx.gather(ctx.sleep(7200), ctx.ask("Who?", expires_in=3600))
+
+
+def test_a_question_that_expires_after_a_resumption_is_not_asked_again(tmp_path, monkeypatch):
+    monkeypatch.setitem(WORKFLOW_FUNCTIONS, asks_beside_a_sleep.name, asks_beside_a_sleep)
+    clock = Watch()
+    flow = asks_beside_a_sleep
+    with Environment(store=str(tmp_path / "runs.db"), workflows=[flow], clock=clock) as world:
+        run = world.start(flow).wait(20)
+    clock.at += HOUR
+    with Environment(store=str(tmp_path / "runs.db"), workflows=[flow], clock=clock) as world:
+        run = world.run_of(run.id).resume()
+        assert becomes(lambda: [question.question for question in run.open_questions] == ["Who?"])
+        assert run.is_live
+        clock.at += HOUR
+        assert becomes(lambda: run.state.is_over and not run.is_live)
+        assert run.status == "failed"
+        assert [*run.questions["question"]] == ["Anybody?", "Who?"]
 
 
 def test_a_recovery_lets_a_question_expire_and_asks_nobody_again(tmp_path):
