@@ -1216,16 +1216,24 @@ class ExitNotice:
     def __init__(self) -> None:
         self._executions: weakref.WeakSet[Driver] = weakref.WeakSet()
         self._pid = 0
+        self._renew_lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        # A new lock after a fork: a thread that the child process does not have may have held the old one.
+        self._lock = threading.Lock()
 
     def add(self, execution: Driver) -> None:
         """Register the driver of an execution. The notice lists the execution if it still runs when the process
-        ends.
+        ends. Callable from any thread.
         """
-        if self._pid != os.getpid():  # a forked child process drives no execution of its parent
-            self._executions = weakref.WeakSet()
-            self._pid = os.getpid()
-            atexit.register(self.print_running)
-        self._executions.add(execution)
+        with self._lock:
+            if self._pid != os.getpid():  # a forked child process drives no execution of its parent
+                self._executions = weakref.WeakSet()
+                self._pid = os.getpid()
+                atexit.register(self.print_running)
+            self._executions.add(execution)
 
     def print_running(self) -> None:
         """Print a line on stderr for each execution that still runs. Children have no line of their own.

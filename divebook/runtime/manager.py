@@ -63,6 +63,7 @@ from divebook.runtime.children import (
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.runtime.commit import STORE_PAUSES, Outage
 from divebook.runtime.driver import (
+    EXIT_NOTICE,
     CancelledMeanwhileError,
     Driver,
     DriverDependencies,
@@ -219,6 +220,10 @@ class Control:
 
         if (driving := driver.expect_begin()) is not None:  # otherwise another thread has started it
             ENGINE.begin(begin, driving)
+            # Here and not only when the engine begins it: the process may end before that, and must wait for it
+            # (test_a_process_that_ends_before_the_engine_begins_a_run_has_stored_it). After `ENGINE.begin`, because
+            # `atexit` calls the latest function first, and the notice must come before the engine stops.
+            EXIT_NOTICE.add(driver)
         return driver.standstill()
 
     async def remaining_bounds_for(self, child: Child) -> Child:

@@ -151,6 +151,33 @@ asyncio.run(main())
         assert [record.execution_id for record in store.records()] == [done.stdout.strip()]
 
 
+def test_a_process_that_ends_before_the_engine_begins_a_run_has_stored_it(tmp_path):
+    # The engine is busy until the notice at the end of the process waits for the first commits.
+    code = """
+import asyncio, sys, threading
+from divebook import Environment, Step, Workflow
+from divebook.runtime import driver
+from divebook.runtime.loop import ENGINE
+busy, free, wait = threading.Event(), threading.Event(), driver.wait
+def wait_and_free(futures, seconds):
+    free.set()
+    return wait(futures, seconds)
+def occupy():
+    busy.set()
+    free.wait(60)
+driver.wait = wait_and_free
+async def main():
+    ENGINE.loop.call_soon_threadsafe(occupy)
+    busy.wait(60)
+    print(Environment(store=sys.argv[1]).start(Workflow("waits", [Step("wait", "wait", signal="go")])).id)
+asyncio.run(main())
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "s.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env={**os.environ})
+    with SqliteStore(tmp_path / "s.db") as store:
+        assert [record.execution_id for record in store.records()] == [done.stdout.strip()]
+
+
 def test_a_workflow_that_fails_raises_at_its_result_and_not_at_its_start():
     async def main():
         run = Environment(store="memory:").start(Workflow("fails", [Step("add", script="1 / 0")]))
