@@ -196,7 +196,8 @@ class Driver:
         self._session: StoreSession | None = None
         self._future: Future[None] | None = None
         self.first_commit: Future[None] | None = None
-        """Done when the first events are in the store. None if `Run.start` has waited for that, or later calls have."""
+        """Done when the first events are in the store, with an error if they could not be stored. None if `Run.start`
+        has waited for that, or later calls have."""
         self.drives = 0
         """Number of drives that this process has begun. A caller that waits for a drive notices a later one by it."""
         self.began_at = 0
@@ -332,7 +333,8 @@ class Driver:
     @property
     def is_about_to_begin(self) -> bool:
         """True after `expect_begin`, until the engine begins or cancels the execution."""
-        return self.first_commit is not None and self._task is None
+        # The future is done if the engine could not begin it, or `leave` has refused that.
+        return self.first_commit is not None and self._task is None and not self.first_commit.done()
 
     @property
     def was_parked(self) -> bool:
@@ -432,8 +434,12 @@ class Driver:
         first_commit = self.first_commit
         if first_commit is None or self.was_forked or (ENGINE.is_current() and not first_commit.done()):
             return
-        with suppress(DivebookError):  # the code that waits for the run gets the error
+        try:
             interruptible_result(first_commit)
+        except DivebookError:
+            # Kept, so that `ensure_stored` and the wait for the run raise the error afterwards, too
+            # (test_a_store_that_refuses_the_start_raises_where_it_is_awaited).
+            return
         self.first_commit = None
 
     def refresh(self) -> Driver:
@@ -887,7 +893,8 @@ class Driver:
         """Take over the last state from the journal, and release the journal. The waiting code of the runner stays in
         memory (parked), or is unwound. If the log could not be written, the state may be ahead of the store.
         """
-        self._state = journal.state
+        # An execution without a stored event does not exist for others, so it is still pending here.
+        self._state = journal.state if journal.error is None or journal.written else ExecutionState(self.id)
         # After an error of the journal the state in memory is ahead of the log, and `newest` folds the log from its
         # start.
         self._is_stored = journal.error is None

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -103,16 +104,21 @@ def test_a_wrong_start_is_refused_at_once():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("is_looked_at", [False, True], ids=["unseen", "seen"])
 @pytest.mark.parametrize("act", [lambda run: run, lambda run: run.ensure_stored()], ids=["the end", "the start"])
-def test_a_store_that_refuses_the_start_raises_where_it_is_awaited(act):
+def test_a_store_that_refuses_the_start_raises_where_it_is_awaited(act, is_looked_at):
     store = Held(StoreError("damaged"))
     store.opened.set()
 
     async def main():
         run = Environment(store=store).start(ADDS)
+        if is_looked_at:  # a look must not use up the error
+            _ = run.status
         with pytest.raises(StoreError, match="damaged"):
             await act(run)
-        assert not run.is_live
+        with suppress(StoreError):
+            await run
+        assert (run.status, run.is_live) == ("pending", False)
 
     asyncio.run(main())
 
