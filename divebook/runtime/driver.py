@@ -564,6 +564,11 @@ class Driver:
             journal.record_all(first)
         driving = self._start_task(self._run(dependencies, journal, lease, () if journal.recorded else first), lease)
         if first_commit is not None:
+            # A coroutine may have started it at the same time (`expect_begin`). Calls that look at the state wait for
+            # the future of that start, which must not stay open until the drive ends
+            # (test_a_run_that_a_thread_and_a_coroutine_start_at_once_is_stored_for_both).
+            if (expected := self.first_commit) is not None:
+                first_commit.add_done_callback(lambda done: copy_outcome(expected, done))
             # An execution that fails before its first commit must not leave the caller of `start` waiting. After it,
             # `start` has succeeded, even if its caller has not been woken yet.
             driving.add_done_callback(
@@ -678,12 +683,15 @@ class Driver:
     def _start_task(self, work: Coroutine[Any, Any, None], lease: Lease) -> Future[None]:
         DRIVEN_LEASES.drive(self.store, lease)  # no await from here on: code that finds the lease must find it driven
         self._token = lease.token
-        is_expected = self.is_about_to_begin
-        self._task = ENGINE.keep(work)
-        if is_expected:
-            future = ENGINE.promise_of(self._task, self._future)
-        else:
-            future = self._watch_drive(ENGINE.promise_of(self._task))
+        task = ENGINE.keep(work)
+        # Another thread may be in `expect_begin`: either that has the future of this drive, or it finds it begun.
+        with self._state_lock:
+            is_expected = self.is_about_to_begin
+            self._task = task
+            if is_expected:
+                future = ENGINE.promise_of(task, self._future)
+            else:
+                future = self._watch_drive(ENGINE.promise_of(task))
         self._process = os.getpid()
         self._is_driving = True
         self._has_begun = self._leaves_when_it_begins = False

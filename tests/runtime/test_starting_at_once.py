@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from contextlib import suppress
 
 import pytest
@@ -13,6 +14,7 @@ from divebook import Environment, Step, Workflow
 from divebook.errors import DivebookError, ExecutionError, ExecutionFailedError, StoreError
 from divebook.runtime.loop import ENGINE
 from divebook.stores import MemoryStore, SqliteStore
+from tests.runtime.worlds import Gate
 
 ADDS = Workflow("adds", [Step("add", script="1 + 1", store="n")])
 WAITS = Workflow("waits", [Step("wait", "wait", signal="go")])
@@ -206,3 +208,17 @@ def test_a_run_that_is_cancelled_before_the_engine_begins_it_ends_as_cancelled()
         assert (await run).status == "cancelled"
 
     asyncio.run(main())
+
+
+def test_a_run_that_a_thread_and_a_coroutine_start_at_once_is_stored_for_both():
+    gate = Gate()
+    environment = Environment(store="memory:", actions=[gate.action()])
+    run, stored = environment.create(Workflow("w", [Step("a", action="gate")])), Future()
+    driver = run._driver
+    assert driver.expect_begin() is not None  # the coroutine; the engine begins the start of the thread first
+    expected = driver.first_commit
+    ENGINE.outcome(lambda: driver.begin(environment.internals.control.dependencies, stored), stored)
+    expected.result(20)
+    assert (run.status, run.is_live) == ("running", True)
+    gate.opened.set()
+    assert run.wait(20).status == "completed"
