@@ -67,7 +67,7 @@ from divebook.runtime.forks import (
 )
 from divebook.runtime.journal import Journal
 from divebook.runtime.leases import DRIVEN_LEASES
-from divebook.runtime.loop import ENGINE, STOP_SECONDS, StoreSession, copy_error, copy_outcome
+from divebook.runtime.loop import ENGINE, STOP_SECONDS, LeftError, StoreSession, copy_error, copy_outcome
 from divebook.runtime.operations import MissPolicy
 from divebook.runtime.runner import ParkedRun, Runner
 from divebook.runtime.step import Services
@@ -732,8 +732,16 @@ class Driver:
 
     def leave(self) -> None:
         """Stop driving the execution at once, as if this process had ended. The execution can be resumed
-        immediately.
+        immediately. One that the engine is about to begin stays pending, and is not begun.
         """
+        if self.is_about_to_begin and self._future is not None:
+            # There is no task to cancel yet. The error completes the future of the first commit as well, by which the
+            # engine finds that it must not begin it
+            # (test_a_run_that_the_engine_has_not_begun_when_its_environment_is_closed_is_refused).
+            self._future.set_exception(
+                LeftError(f"execution {self.id} was not started, because its environment was closed")
+            )
+            return
         if not self._is_driving or self._task is None:
             return
         if not self._has_begun:

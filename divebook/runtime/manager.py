@@ -215,7 +215,7 @@ class Control:
         self._registry.enter(driver)
 
         def begin() -> None:
-            if driver.is_about_to_begin:  # otherwise it was cancelled meanwhile
+            if driver.is_about_to_begin:  # otherwise it was cancelled or left meanwhile
                 driver.begin(self.dependencies)
 
         if (driving := driver.expect_begin()) is not None:  # otherwise another thread has started it

@@ -12,7 +12,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import DivebookError, ExecutionError, ExecutionFailedError, StoreError
-from divebook.runtime.loop import ENGINE
+from divebook.runtime.loop import ENGINE, LeftError
 from divebook.stores import MemoryStore, SqliteStore
 from tests.runtime.worlds import Gate
 
@@ -222,3 +222,22 @@ def test_a_run_that_a_thread_and_a_coroutine_start_at_once_is_stored_for_both():
     assert (run.status, run.is_live) == ("running", True)
     gate.opened.set()
     assert run.wait(20).status == "completed"
+
+
+def test_a_run_that_the_engine_has_not_begun_when_its_environment_is_closed_is_refused(monkeypatch):
+    store = MemoryStore()
+    environment = Environment(store=store)
+    run, control, on_loop = environment.create(WAITS), environment.internals.control, ENGINE.call
+
+    def start_and_call(leave):
+        # A coroutine of another thread starts it after `close` has waited for first commits. The engine has its turn
+        # for the start after that of `close`.
+        monkeypatch.undo()
+        return on_loop(lambda: (control.run(run._driver), leave())[1])
+
+    monkeypatch.setattr(ENGINE, "call", start_and_call)
+    environment.close()
+    on_loop(lambda: None)  # the turn for the start comes before this one
+    assert (control.live(), store.records()) == ([], [])
+    with pytest.raises(LeftError, match="was not started"):
+        asyncio.run(run.ensure_stored())
