@@ -525,6 +525,30 @@ class Driver:
             with self._handover:
                 yield
 
+    def require_pending(self, action: str = "started") -> None:
+        """Raise ExecutionError unless the execution can be started or enqueued. Callable from any thread. `action` is
+        the participle for the text of the error.
+
+        An execution whose drive has ended before its first event was stored can be started again, for example after its
+        environment was closed, or after the store has refused its start.
+        """
+        with self._state_lock:
+            if self._future is not None and not self.was_forked and self._future.done() and self._is_unstored:
+                self._future = self._task = self.first_commit = None
+                self._is_stored = True  # nothing is stored, and nothing is ahead of that
+        if self.opening is None or self.was_driven:
+            raise self._not_pending_error(action)
+
+    def _not_pending_error(self, action: str) -> ExecutionError:
+        # The status stays "pending" until the first event is recorded.
+        status = self.status
+        standing = "was started already" if status == catalog.PENDING else f"is {status}"
+        return ExecutionError(f"execution {self.id} {standing}; only a pending one can be {action}")
+
+    @property
+    def _is_unstored(self) -> bool:
+        return self.opening is not None and self._journal is None and not self._state.last_sequence
+
     def expect_begin(self) -> Future[None] | None:
         """Note that the engine is about to begin a pending execution, which counts as live from now on. Return the
         future of its drive, or None if it was started before. Callable from any thread.
@@ -552,7 +576,7 @@ class Driver:
         """
         opening = self.opening
         if opening is None or (self.was_driven and not self.is_about_to_begin):
-            raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
+            raise self._not_pending_error("started")
         # This lease exists only in memory. The first batch writes it to the store, with the real time of its expiry.
         lease = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         journal = self._open_journal(dependencies, None)

@@ -185,8 +185,8 @@ class Control:
         Return before that if a wait would block the event loop of the caller, unless the execution has a start key:
         only the store knows whether another execution has that.
         """
-        if driver.opening is None or driver.was_driven:
-            raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
+        driver.require_pending()
+        assert driver.opening is not None, "require_pending checks it"  # noqa: S101
         if driver.opening.key is None and must_return_at_once():
             self.run(driver)
             return

@@ -294,9 +294,9 @@ class QueuedExecutions:
         StartKeyTakenError
             Another execution has its start key.
         """
+        driver.require_pending("enqueued")
         opening = driver.opening
-        if opening is None or driver.was_driven:
-            raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be enqueued")
+        assert opening is not None, "require_pending checks it"  # noqa: S101
         ENGINE.refuse_waiting(self._store)
         records = self._records(driver.id, 0, opening, place)
         # A worker of this process may claim the execution as soon as it is stored. It must not find the pending

@@ -241,3 +241,56 @@ def test_a_run_that_the_engine_has_not_begun_when_its_environment_is_closed_is_r
     assert (control.live(), store.records()) == ([], [])
     with pytest.raises(LeftError, match="was not started"):
         asyncio.run(run.ensure_stored())
+
+
+def left_before_its_first_step(environment, run):
+    driver, dependencies, stored = run._driver, environment.internals.control.dependencies, Future()
+    ENGINE.call(lambda: (driver.begin(dependencies, stored), driver.leave()))
+    with pytest.raises(LeftError):
+        stored.result(20)
+
+
+def refused_by_the_store(environment, run):
+    environment.store.error = StoreError("damaged")
+    with pytest.raises(StoreError, match="damaged"):
+        run.start()
+    environment.store.error = None
+
+
+def refused_in_a_coroutine(environment, run):
+    async def main():
+        run.start()
+        await run.ensure_stored()
+
+    environment.store.error = StoreError("damaged")
+    with pytest.raises(StoreError, match="damaged"):
+        asyncio.run(main())
+    environment.store.error = None
+
+
+@pytest.mark.parametrize("fails", [left_before_its_first_step, refused_by_the_store, refused_in_a_coroutine])
+def test_a_run_of_which_nothing_was_stored_can_be_started_again(fails):
+    store = Held()
+    store.opened.set()
+    environment = Environment(store=store)
+    run = environment.create(ADDS)
+    fails(environment, run)
+    with suppress(DivebookError):  # its drive has ended
+        run._driver.driving().result(20)
+    assert (run.status, store.records()) == ("pending", [])
+    assert run.start().wait(20).status == "completed"
+    with pytest.raises(ExecutionError, match="is completed; only a pending one can be started"):
+        run.start()
+
+
+def test_a_run_that_the_engine_is_about_to_begin_cannot_be_started_again():
+    environment = Environment(store="memory:")
+    run = environment.create(ADDS)
+
+    def start_twice():  # on the engine's loop, where nothing runs in between
+        environment.internals.control.run(run._driver)
+        with pytest.raises(ExecutionError, match="was started already; only a pending one can be started"):
+            run.start()
+
+    ENGINE.call(start_twice)
+    assert run.wait(20).status == "completed"
