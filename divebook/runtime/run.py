@@ -733,7 +733,16 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Start a pending execution. Return this execution once its first events are in the store.
 
         In a coroutine it returns at once, so that it does not block the event loop, unless the execution has a start
-        key. The events are stored meanwhile, and `ensure_stored` waits for that, as does any look at the state.
+        key. The events are stored meanwhile, and `ensure_stored` waits for that, as does any look at the state of this
+        execution. Lists of executions, such as `Environment.runs` and ``store.records()``, do not wait: they show it
+        once it is stored.
+
+        Raises
+        ------
+        ExecutionError
+            It was started already. It can be started again only if nothing of it was stored.
+        StoreError
+            The start could not be stored. In a coroutine, `ensure_stored` and the wait for the end raise this.
         """
         self._control.begin(self._driver)
         return self
@@ -747,7 +756,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
         Raises
         ------
         StoreError
-            The start could not be stored. The execution has not begun.
+            The start could not be stored. The execution is still pending, and `start` can be called again.
+        ExecutionError
+            Its environment was closed before it began.
 
         Examples
         --------

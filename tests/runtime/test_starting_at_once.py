@@ -294,3 +294,17 @@ def test_a_run_that_the_engine_is_about_to_begin_cannot_be_started_again():
 
     ENGINE.call(start_twice)
     assert run.wait(20).status == "completed"
+
+
+def test_a_list_shows_a_run_once_its_start_is_stored():
+    store = Held()
+
+    async def main():
+        environment = Environment(store=store)
+        run = environment.start(WAITS)
+        assert environment.runs() == []  # lists wait for no store
+        store.opened.set()
+        await run.ensure_stored()
+        assert [listed.id for listed in environment.runs()] == [run.id]
+
+    asyncio.run(main())
