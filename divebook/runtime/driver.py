@@ -1328,13 +1328,25 @@ def _is_running(execution: Driver) -> bool:
     """Return whether an execution still runs. An execution that has just ended gets `MOMENT_SECONDS` to write its last
     events.
     """
-    if execution.is_live and execution.status in TERMINAL:
+    if execution.is_live and not _waits_for_store(execution) and execution.status in TERMINAL:
         with suppress(DivebookError, TimeoutError):  # the line shows the status in any case
             execution.driving().result(MOMENT_SECONDS)
     return execution.is_live
 
 
+def _waits_for_store(execution: Driver) -> bool:
+    """Return whether the store has still not confirmed the first events of an execution. A look at its status would
+    then wait for the store, perhaps for ever, and keep the process from ending.
+    """
+    return execution.first_commit is not None and not execution.first_commit.done()
+
+
 def _line(execution: Driver, below: int) -> str:
+    if _waits_for_store(execution):
+        return (
+            f"divebook: the process ends before the start of execution {execution.id} is stored, so the run may be "
+            "lost; await run.ensure_stored() before the end"
+        )
     children = "" if not below else f" (and {below} executions that it has started)"
     message = f"divebook: the process ends while execution {execution.id} is {execution.status}{children}"
     if not execution.store.keeps:

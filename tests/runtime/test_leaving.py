@@ -91,6 +91,28 @@ def test_an_execution_that_has_just_ended_is_left_behind_only_if_that_cannot_be_
     assert (ending.id in capsys.readouterr().err) == (error is not None)
 
 
+class Beginning:
+    """An execution whose start is not stored, because the store does not respond."""
+
+    id, started_by, is_live = "exec_1", None, True
+
+    def __init__(self):
+        self.first_commit = Future()
+
+    @property
+    def status(self):
+        raise AssertionError("this would wait for the store")
+
+
+def test_a_store_that_does_not_respond_does_not_keep_a_process_from_its_end(capsys, monkeypatch):
+    monkeypatch.setattr("divebook.runtime.driver.MOMENT_SECONDS", 0)
+    notice = ExitNotice()
+    notice.add(execution := Beginning())
+    atexit.unregister(notice.print_running)
+    notice.print_running()
+    assert f"before the start of execution {execution.id} is stored" in capsys.readouterr().err
+
+
 ENDING = """
 import atexit, sys
 atexit.register(lambda: print(store.closed, len(store.read(execution.id)) if not store.closed else None))  # called last
