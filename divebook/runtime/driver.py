@@ -208,10 +208,11 @@ class Driver:
         """True once the task of the present drive has run its first step."""
         self._leaves_when_it_begins = False
         """True if the drive was left before its first step, which then ends it."""
+        # Time in microseconds since 1970 at which a person resumed the execution or its parent, if that began the
+        # present drive. If the execution then fails because of a question that had expired by that time, the drive
+        # resumes it once more, so that the question is asked again.
+        self.resumed_at: int | None = None
         self._overdue_ids: frozenset[str] = frozenset()
-        """Ids of the questions that had expired when a person resumed the execution. If it fails because of one of
-        them, the present drive resumes it once more, so that the question is asked again.
-        """
         self._token: int | None = None  # of the last lease under which this process drove it
         # Held by a thread that decides whether this process drives the execution; see `handover`.
         self._handover = threading.Lock()
@@ -607,11 +608,13 @@ class Driver:
         state: ExecutionState,
         *,
         must_replay: bool,
-        overdue_ids: frozenset[str] = frozenset(),
+        resumed_at: int | None = None,
     ) -> None:
         """Resume the execution from `state`, which was read under the lease. With `must_replay`, its code is replayed
-        from the log, even if its waiting code is still in memory (parked). If it fails because one of the questions
-        `overdue_ids` has expired, resume it once more, so that the question is asked again.
+        from the log, even if its waiting code is still in memory (parked).
+
+        `resumed_at` is the time at which a person resumed it or its parent. If it fails because a question had
+        expired by then, it is resumed once more, so that the question is asked again.
 
         Raises
         ------
@@ -632,7 +635,10 @@ class Driver:
         if is_counted := resumption.recovery is not None:  # before any code runs: it may kill this process again
             journal.record_all(first)
         self._start_task(self._run(dependencies, journal, lease, () if is_counted else first), lease)
-        self._overdue_ids = overdue_ids
+        self.resumed_at = resumed_at
+        self._overdue_ids = frozenset()
+        if resumed_at is not None and state.status == catalog.WAITING:
+            self._overdue_ids = state.overdue_ids(resumed_at)
 
     def _reopen_log(
         self, dependencies: DriverDependencies, lease: Lease, resumption: catalog.ExecutionResumed
@@ -851,6 +857,7 @@ class Driver:
 
     def _mark_stopped(self) -> None:
         self._is_driving = False
+        self.resumed_at = None
         self._overdue_ids = frozenset()
         self._cancel_reason = None
         self._paused = self._late_pause = None

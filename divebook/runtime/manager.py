@@ -326,10 +326,10 @@ class Control:
         resumption: catalog.ExecutionResumed | None = None,
         *,
         must_replay: bool = False,
-        overdue_ids: frozenset[str] = frozenset(),
+        resumed_at: int | None = None,
     ) -> None:
         """Drive an execution after its lease was acquired. With `must_replay`, its code is replayed, even if its
-        waiting code is still in memory (parked). `overdue_ids` are the expired questions that are to be asked again.
+        waiting code is still in memory (parked). Questions that had expired at the time `resumed_at` are asked again.
         """
         state = driver.state
         event = resumption or catalog.ExecutionResumed(state.status)
@@ -342,9 +342,7 @@ class Control:
             # execution again that `close` has left (test_nothing_is_driven_again_after_an_environment_was_closed).
             if self._is_closing:
                 raise LeftError(f"execution {driver.id} is not continued, because its environment is closed")
-            driver.continue_from(
-                self.dependencies, event, lease, state, must_replay=must_replay, overdue_ids=overdue_ids
-            )
+            driver.continue_from(self.dependencies, event, lease, state, must_replay=must_replay, resumed_at=resumed_at)
 
         if ENGINE.is_current():
             continue_driving()
@@ -426,14 +424,12 @@ class Control:
                 self.store.release(lease)
                 return driver
             refuse_final(driver, "meanwhile ")
-            # A person who resumes it is asked again, as if a process had let the question expire in time.
             now = self.clock.now()
-            is_asked_again = not is_recovery and driver.status == WAITING
-            overdue_ids = state.overdue_ids(now) if is_asked_again else frozenset()
             bounds_data = None if bounds is None else bounds.to_dict()
             recovery = recovery_number(self.store, state, lease, now) if is_recovery else None
             resumption = catalog.ExecutionResumed(driver.status, bounds_data, recovery)
-            self._drive(driver, lease, resumption, must_replay=True, overdue_ids=overdue_ids)
+            # A person who resumes it is asked again, as if a process had let the question expire in time.
+            self._drive(driver, lease, resumption, must_replay=True, resumed_at=None if is_recovery else now)
         return driver
 
     def _require_definitions(self, driver: Driver) -> None:
@@ -492,7 +488,10 @@ class Control:
                 unread = self.store.inbox(driver.id, state.taken) if new_lease.unread is None else new_lease.unread
                 if was_left or self._can_continue(state, unread, child, again=again):
                     resumption = None if child is None else child.resumed(driver.workflow, state)
-                    self._drive(driver, replace(new_lease, unread=unread), resumption)
+                    # A person who resumes the parent is asked again as well.
+                    parent = None if child is None else self._registry.present(child.parent)
+                    resumed_at = None if parent is None else parent.resumed_at
+                    self._drive(driver, replace(new_lease, unread=unread), resumption, resumed_at=resumed_at)
                 else:
                     # Another process has read the message meanwhile.
                     give_up(self.store, new_lease)

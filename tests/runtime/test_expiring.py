@@ -396,6 +396,35 @@ def test_a_question_that_expires_while_no_process_drives_its_run_is_asked_again_
         assert run.verify()
 
 
+PARENT = Workflow("parent", [Step("below", workflow="plain", store="below")])
+
+
+def test_one_resumption_of_a_parent_asks_the_expired_question_of_its_child_again(tmp_path):
+    clock = Watch()
+    flows = [PARENT, ASKING_STEP]
+    with Environment(store=str(tmp_path / "runs.db"), workflows=flows, clock=clock) as world:
+        run = world.start("parent").wait(20)
+        assert len(world.inbox()) == 1
+    clock.at += HOUR
+    with Environment(store=str(tmp_path / "runs.db"), workflows=flows, clock=clock) as world:
+        run = world.run_of(run.id).resume().wait(20)
+        assert becomes(lambda: len(world.inbox()) == 1)
+        assert run.refresh().status == "waiting"
+        ((child_id, question),) = world.inbox()
+        assert question.expires_us == clock.at + HOUR
+        # Nobody has asked for another question after this one.
+        clock.at += HOUR
+        assert becomes(lambda: run.refresh().status == "failed" and not run.is_live)
+        assert not world.inbox()
+        run.resume().wait(20)
+        assert becomes(lambda: len(world.inbox()) == 1)
+        ((child_id, question),) = world.inbox()
+        world.run_of(child_id).answer(question.id, "ann")
+        assert becomes(lambda: run.refresh().status == "completed")
+        assert run.verify()
+        assert world.run_of(child_id).verify()
+
+
 @workflow
 async def asks_beside_a_sleep(ctx):
     with suppress(InterruptExpiredError):
