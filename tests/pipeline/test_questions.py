@@ -302,7 +302,9 @@ def test_a_question_that_expires_in_an_environment_ends_the_request_without_an_a
     clock.advance(61)
     later = Environment(store=store, clock=EngineClock(clock))
     other = pipeline(chain("a", "b"), script, environment=later)
-    ((execution_id, question),) = later.inbox()
+    (execution_id,) = (record.execution_id for record in store.records())
+    (question,) = later.run_of(execution_id)._driver.questions.values()
+    assert (later.inbox(), question.status) == ([], "expired")
     with pytest.raises(InterruptError, match="expired"):
         later.answer(question.id, "src")
     done = other.envelope(later.run_of(execution_id).resume().wait(20))
