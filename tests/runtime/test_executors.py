@@ -26,8 +26,9 @@ POOL = Processes(1)
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each process would import pytest and all of this
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def _pool():
+    # At the end of the session: a worker of the test run may leave this module and come back to it.
     yield
     POOL.close()
 

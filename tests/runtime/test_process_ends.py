@@ -27,8 +27,9 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each process w
 environment = functools.partial(worlds.environment, executor=POOL)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def _pool():
+    # At the end of the session: a worker of the test run may leave this module and come back to it.
     yield
     POOL.close()
 
