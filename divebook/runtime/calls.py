@@ -186,6 +186,8 @@ class PreparedCall:
         The function, if it has a rollback function of its own; otherwise None.
     rollback_owner
         Reference to the rollback of the call, as in `divebook.events.catalog.OperationStarted`.
+    has_templates
+        True if the parameters of the step have templates to fill.
     runs_on_loop
         True if the function is async and has no executor, so that it runs on the loop of the engine.
     """
@@ -193,7 +195,9 @@ class PreparedCall:
     def __init__(self, context: StepContext, function: UserFunction) -> None:
         step = context.step
         self.definitions = function, step, context.workflow
-        self._parameters = copy.deepcopy(step.parameters)
+        self._parameters = copy.deepcopy(step.parameters) if step.parameters else {}
+        self._literal: tuple[Mapping[str, Any], str] | None = None
+        self.has_templates = bool(step.parameters) and is_to_be_filled(step.parameters)
         self.operation_type = STEP_EXECUTION if isinstance(function, RecordedFunction) else ACTION_EXECUTION
         self.workspace = workspace_of(context, function)
         # The rollback of the function itself takes precedence over the one that its step names.
@@ -217,18 +221,15 @@ class PreparedCall:
         _, step, _ = self.definitions
         return self._parameters == step.parameters
 
-    @functools.cached_property
-    def has_templates(self) -> bool:
-        """True if the parameters of the step have templates to fill."""
-        _, step, _ = self.definitions
-        return is_to_be_filled(step.parameters)
-
-    @functools.cached_property
+    @property
     def literal(self) -> tuple[Mapping[str, Any], str]:
         """Parameters and their hash, as the log has them, for a call with the parameters of the step."""
-        _, step, _ = self.definitions
-        parameters = normalize(self.parameters_of(step.parameters), "parameters")
-        return parameters, short_hash(parameters, "parameters")
+        literal = self._literal
+        if literal is None:
+            _, step, _ = self.definitions
+            parameters = normalize(self.parameters_of(step.parameters), "parameters")
+            literal = self._literal = parameters, short_hash(parameters, "parameters")
+        return literal
 
     def parameters_of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of the operation of a call, from its arguments by name."""
@@ -250,7 +251,7 @@ def prepared_call(context: StepContext, function: UserFunction) -> PreparedCall:
     if prepared is None or not prepared.is_current:
         prepared = prepared_calls[key] = PreparedCall(context, function)
         if len(prepared_calls) > MOST_PREPARED:
-            del prepared_calls[next(iter(prepared_calls))]
+            prepared_calls.popitem(last=False)
     return prepared
 
 

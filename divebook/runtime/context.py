@@ -10,6 +10,7 @@ import asyncio
 import copy
 import functools
 import math
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -93,7 +94,7 @@ class StepContext:
         iteration_index: int | None = None,
         local: Mapping[str, Any] | None = None,
         executors: Executors | None = None,
-        prepared_calls: dict[tuple[int, int, int], Any] | None = None,
+        prepared_calls: OrderedDict[tuple[int, int, int], Any] | None = None,
     ) -> None:
         self.workflow = workflow
         self.step = step
@@ -103,7 +104,8 @@ class StepContext:
         self.iteration_index = iteration_index
         self.local: Mapping[str, Any] = local or {}
         self.executors = executors or Executors()
-        self.prepared_calls = {} if prepared_calls is None else prepared_calls
+        # An ordered dict drops its oldest entry in constant time, as a plain dict does not.
+        self.prepared_calls = OrderedDict() if prepared_calls is None else prepared_calls
         """Calls that other steps and runs of the environment have prepared; see `divebook.runtime.calls`."""
         self._recorder = recorder
         self.approving = recorder.approving

@@ -7,7 +7,7 @@ dependencies of a runner.
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -393,7 +393,7 @@ class Services:
     """Context manager factory that surrounds calls."""
     find_miss_policy: FindMissPolicy = refuse_what_if
     """Returns the miss policy of a what-if."""
-    prepared_calls: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+    prepared_calls: OrderedDict[tuple[int, int, int], Any] = field(default_factory=OrderedDict)
     """Prepared calls of the environment; see `divebook.runtime.calls.prepared_call`. Only the loop of the engine uses
     them.
     """
