@@ -363,7 +363,7 @@ def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState
     return (Fact(opening), Fact(enqueued), Fact(catalog.ExecutionResumed(catalog.ENQUEUED)))
 
 
-def decide_resumption(state: ExecutionState, resumption: catalog.ExecutionResumed) -> tuple[Fact, ...]:
+def decide_resumption(state: ExecutionState, resumption: catalog.ExecutionResumed) -> Fact:
     """Return the event that resumes an execution. If the execution had not ended, its failed paths stay failed.
 
     Example: with `ContinueOnFailure`, one path has failed, and another one waits for an answer. The answer continues
@@ -373,7 +373,7 @@ def decide_resumption(state: ExecutionState, resumption: catalog.ExecutionResume
     has_failed = state.failed_path is not None or any(path.status == FAILED for path in state.undoing)
     if resumption.previous_status not in TERMINAL and has_failed:
         resumption = replace(resumption, keeps_failed=True)
-    return (Fact(resumption),)
+    return Fact(resumption)
 
 
 def decide_return(state: ExecutionState) -> tuple[Fact, ...]:

@@ -290,7 +290,7 @@ class Driver:
     @property
     def state(self) -> ExecutionState:
         """State of the execution: the fold of its log so far, as an immutable snapshot."""
-        if self.first_commit is not None:  # who has started the execution must not see a pending one
+        if self.first_commit is not None:  # its starter must not see it as pending
             self.wait_until_stored()
         journal = self._journal
         return journal.state if journal is not None else self._state
@@ -560,7 +560,7 @@ class Driver:
             self._process = os.getpid()
             first_commit = self.first_commit = Future()
             future = self._watch_drive(Future())
-            # An execution that fails before its first commit must not leave those waiting who wait for that.
+            # If the execution fails before its first commit, calls that wait for that commit get the error.
             future.add_done_callback(lambda end: copy_outcome(first_commit, end))
             return future
 
@@ -653,7 +653,7 @@ class Driver:
         code = dependencies.code_of(self.workflow)
         if code != dict(self._state.code):
             resumption = replace(resumption, code=code)
-        first = decide_resumption(self._state, resumption)
+        first = (decide_resumption(self._state, resumption),)
         self._runner = self.parked_run.take(self._state, code, dependencies.services)
         if self._runner is None:
             return self._open_journal(dependencies, lease), first

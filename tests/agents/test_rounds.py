@@ -235,8 +235,8 @@ def schemas_sent(capabilities):
 
 def test_a_request_of_an_agent_without_capabilities_does_not_copy_its_tools():
     """pydantic-ai copies all schemas for each request unless `_has_prepare_model_request`, a private name, is False."""
-    first, *others = schemas_sent([])
-    assert [schema is first for schema in others] == [True, True]
+    first, *later_schemas = schemas_sent([])
+    assert [schema is first for schema in later_schemas] == [True, True]
 
 
 def test_a_capability_that_edits_a_request_in_place_changes_no_other_request():

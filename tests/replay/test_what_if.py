@@ -385,11 +385,11 @@ def test_a_call_that_is_not_executed_is_not_tried_again(name):
     flow = RETRIED[name]
     with world() as environment:
         source, _ = ran(environment, flow, {"n": 2})
-        found = source.what_if({"inputs": {"n": 3}})
-        tried = source.try_step(flow.steps[0].name, inputs={"n": 3})
-        for run in (found.run, *tried.runs):
+        what_if = source.what_if({"inputs": {"n": 3}})
+        trial = source.try_step(flow.steps[0].name, inputs={"n": 3})
+        for run in (what_if.run, *trial.runs):
             ends = Counter(type(event.data) for event in run.history())
             assert (ends[catalog.OperationFailed], ends[catalog.StepRetried]) == (1, 0)
-        assert found.blocked == 1
-        assert found.run.status == ("completed" if name == "a caught call" else "failed")
+        assert what_if.blocked == 1
+        assert what_if.run.status == ("completed" if name == "a caught call" else "failed")
         assert not CALLS

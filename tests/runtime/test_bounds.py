@@ -176,14 +176,14 @@ WITH_OTHERS = [
 def test_a_resumption_with_other_bounds_leaves_no_question_about_the_former_ones(others):
     world, _ = world_with()
     execution = world.start("loop", bounds={"max_llm_calls": 2}).wait(20)
-    asked = [execution.open_questions[0].id]
+    question_ids = [execution.open_questions[0].id]
     for bounds in others:
         execution = execution.resume(bounds).wait(20)
-        asked += [question.id for question in execution.open_questions]
+        question_ids += [question.id for question in execution.open_questions]
         assert len(execution.open_questions) == (execution.status == "waiting")
         if execution.open_questions:
             assert execution.open_questions[0].data["bound"] in bounds
-        assert [question.id for _, question in world.inbox()] == asked[-1:] * (execution.status == "waiting")
+        assert [question.id for _, question in world.inbox()] == question_ids[-1:] * (execution.status == "waiting")
     assert execution.status == "completed"
     assert "answered: resumed with another bound" in str(execution)
     assert execution.verify()
@@ -230,7 +230,13 @@ def test_an_answer_to_a_question_that_was_settled_elsewhere_without_a_message_is
     # Elsewhere, a version runs that records the answer of a resumption without a message.
     settled = Fact(InterruptResolved(question.id, {"decision": "resumed"}), question.path, question.step)
     monkeypatch.setattr(Answering, "answer_by_bounds", lambda *_: False)
-    monkeypatch.setattr(driver, "decide_resumption", lambda state, resumption: (Fact(resumption), settled))
+    reopen_log = driver.Driver._reopen_log
+
+    def reopen_and_settle(*arguments):
+        journal, first = reopen_log(*arguments)
+        return journal, (*first, settled)
+
+    monkeypatch.setattr(driver.Driver, "_reopen_log", reopen_and_settle)
     assert elsewhere.run_of(execution.id).resume({"max_llm_calls": 3}).wait(20).status == "waiting"
     monkeypatch.undo()
     with pytest.raises(InterruptError, match=r"answered already, with .*'resumed'"):

@@ -375,7 +375,7 @@ def test_a_question_that_expires_while_no_process_drives_its_run_is_asked_again_
             clock.at += HOUR
             assert becomes(lambda: [question.question for question in run.open_questions] == ["Who?"])
             assert becomes(lambda: not run.is_live)
-        asked = [question.id for question in run.open_questions]
+        question_ids = [question.id for question in run.open_questions]
     clock.at += HOUR
     with Environment(store=str(tmp_path / "runs.db"), workflows=[flow], clock=clock) as world:
         run = world.run_of(run.id)
@@ -384,13 +384,13 @@ def test_a_question_that_expires_while_no_process_drives_its_run_is_asked_again_
         assert "to continue: " in str(run)
         assert {*run.questions["status"]} == {"expired"}
         (line,) = Overview(world.store).lines([world.store.record(run.id)])
-        assert line.stand == f"{plural(len(asked), 'question')} expired"
+        assert line.stand == f"{plural(len(question_ids), 'question')} expired"
         with pytest.raises(InterruptError, match="resume the run: it takes the default, or asks again"):
-            run.answer(asked[0], "late")
+            run.answer(question_ids[0], "late")
         run.resume().wait(20)
-        assert (run.status, len(run.open_questions)) == ("waiting", len(asked))
+        assert (run.status, len(run.open_questions)) == ("waiting", len(question_ids))
         for question in run.open_questions:
-            assert question.id not in asked
+            assert question.id not in question_ids
             run.answer(question, "ann")
         assert run.wait(20).status == "completed"
         assert run.verify()
@@ -465,10 +465,10 @@ def test_a_recovery_lets_a_question_expire_and_asks_nobody_again(tmp_path):
 def _wrapped(error, way):
     """Raise another error for that of a question, as code of users does."""
     if way == "with a cause":
-        raise LookupError("nobody is there") from error
+        raise LookupError("the desk is empty") from error
     if way == "without a cause":
         raise LookupError(str(error)) from None
-    raise LookupError("nobody is there")
+    raise LookupError("the desk is empty")
 
 
 @workflow
@@ -497,11 +497,11 @@ def test_a_question_is_asked_again_though_the_code_wraps_the_error_of_its_expiry
     clock = Watch()
     with Environment(store="memory:", clock=clock) as world:
         run = world.start(flow, {"way": way}).wait(20)
-        asked = sorted(question.question for question in run.open_questions)
+        questions = sorted(question.question for question in run.open_questions)
         clock.at += HOUR
         assert becomes(lambda: run.state.is_over)
         assert "LookupError" in run.error
         assert becomes(lambda: not run.is_live)
         run.resume().wait(20)
-        assert sorted(question.question for question in run.open_questions) == asked
+        assert sorted(question.question for question in run.open_questions) == questions
         assert run.verify()

@@ -162,12 +162,12 @@ def test_the_state_after_any_event_is_the_fold_of_the_events_until_then(seed):
     numbers = range(1, len(log) + 1)
     for sequence in chance.sample(numbers, 4):
         world.store.put_checkpoint(execution.id, sequence, dump_state(fold(execution.id, log[:sequence])))
-    known = fold(execution.id, log[: chance.choice(numbers)])
+    earlier_state = fold(execution.id, log[: chance.choice(numbers)])
     for at in chance.sample(numbers, 25):
         expected = fold(execution.id, log[:at])
         assert folded(world.store, execution.id, at) == expected, at
-        if at >= known.last_sequence:
-            assert folded(world.store, execution.id, at, known) == expected, at
+        if at >= earlier_state.last_sequence:
+            assert folded(world.store, execution.id, at, earlier_state) == expected, at
 
 
 @pytest.mark.parametrize("seed", range(3))

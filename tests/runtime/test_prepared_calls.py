@@ -1,4 +1,4 @@
-"""What all calls of a function in a step have in common is computed once, and is what each call would compute."""
+"""Calls of a function in a step share what is computed once for all of them, and record what each would compute."""
 
 import gc
 
