@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
@@ -47,6 +48,7 @@ class EngineThread:
         # A new lock: another thread may have held the old one at the moment of the fork.
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._calls: LoopCalls | None = None
         self._futures: set[Future[Any]] = set()
         self._thread: threading.Thread | None = None
         self._stopped_loop: asyncio.AbstractEventLoop | None = None
@@ -236,7 +238,10 @@ class EngineThread:
 
         with self._lock:
             self._futures.add(awaited)
-            self._running_loop().call_soon_threadsafe(call)
+            loop = self._running_loop()
+            if self._calls is None or self._calls.loop is not loop:
+                self._calls = LoopCalls(loop)
+            self._calls.add(call)
         awaited.add_done_callback(self._futures.discard)
         return awaited
 
@@ -307,6 +312,92 @@ class EngineThread:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+
+# --- calls and results between threads -------------------------------------------------------------------------------
+#
+# Many executions that are started and awaited at once hand over a call and a result each. To wake an event loop costs a
+# system call, at which the threads also compete for the interpreter. What is handed over meanwhile shares one wake-up.
+
+
+class LoopCalls:
+    """Calls that other threads pass to an event loop. The loop is woken once for all calls that were added since it
+    made the last ones.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._calls: deque[Callable[[], object]] = deque()
+        self._is_scheduled = False
+
+    def add(self, call: Callable[[], object]) -> None:
+        """Make a call on the event loop soon, after the calls that were added before. Callable from any thread.
+
+        Raises
+        ------
+        RuntimeError
+            The event loop is closed.
+        """
+        self._calls.append(call)
+        if not self._is_scheduled:
+            # Set before the wake-up: `_make` may run, and reset it, before `call_soon_threadsafe` returns.
+            self._is_scheduled = True
+            try:
+                self.loop.call_soon_threadsafe(self._make)
+            except RuntimeError:
+                self._is_scheduled = False
+                raise
+
+    def _make(self) -> None:
+        # Reset before the calls are counted: a call that is added from now on, and not counted, wakes the loop again.
+        self._is_scheduled = False
+        remaining = len(self._calls)
+        try:
+            while remaining:
+                remaining -= 1
+                self._calls.popleft()()
+        finally:
+            if remaining:  # a call has raised, which the loop reports; the others must not be lost
+                self.loop.call_soon(self._make)
+
+
+class _CallsOfThread(threading.local):
+    """For each thread, the calls to the event loop that last ran in it."""
+
+    calls: LoopCalls | None = None
+
+
+_calls_of_thread = _CallsOfThread()
+
+
+def awaitable_of(future: Future[T]) -> asyncio.Future[T]:
+    """Return a future of the running event loop that gets the outcome of a future of another thread.
+
+    As `asyncio.wrap_future`, except that the other future is not cancelled together with this one, since others may
+    wait for it.
+    """
+    loop = asyncio.get_running_loop()
+    calls = _calls_of_thread.calls
+    if calls is None or calls.loop is not loop:
+        calls = _calls_of_thread.calls = LoopCalls(loop)
+    target: asyncio.Future[T] = loop.create_future()
+
+    def settle() -> None:
+        if target.done():  # the code that waited for it was cancelled
+            return
+        if future.cancelled():
+            target.cancel()
+        elif (error := future.exception()) is not None:
+            target.set_exception(error)
+        else:
+            target.set_result(future.result())
+
+    def hand_over(_: Future[T]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody waits any more
+            calls.add(settle)
+
+    future.add_done_callback(hand_over)
+    return target
 
 
 # --- delivery of messages --------------------------------------------------------------------------------------------

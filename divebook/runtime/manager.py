@@ -73,7 +73,7 @@ from divebook.runtime.driver import (
 )
 from divebook.runtime.forks import first_batch, folded
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
-from divebook.runtime.loop import ENGINE, STOP_SECONDS, LeftError, StoreSession, must_return_at_once
+from divebook.runtime.loop import ENGINE, STOP_SECONDS, LeftError, StoreSession, awaitable_of, must_return_at_once
 from divebook.runtime.messages import Annotating, Answering, this_person
 from divebook.runtime.queueing import QueuedExecutions, belongs_to_workers, recovery_number
 from divebook.runtime.step import Services
@@ -243,7 +243,7 @@ class Control:
         first_commit = Future[None]()
         self._inherit_queue(driver, predecessor_id)
         driver.begin(self.dependencies, first_commit)
-        await asyncio.wrap_future(first_commit)
+        await awaitable_of(first_commit)
 
     async def continue_successor(self, execution_id: str) -> None:
         """Resume a successor that was started before, if it has not ended and no process drives it. Call on the
@@ -706,7 +706,7 @@ class Control:
                 continue
             # The drive of a child that has ended is done after it has continued its parent.
             if not (standstill := child.standstill()).done():
-                end = asyncio.wrap_future(standstill)
+                end = awaitable_of(standstill)
                 end.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark it as retrieved
                 yield end
             else:
@@ -736,14 +736,8 @@ class Control:
                 is_driven = driver.is_live
             if not is_driven:
                 return (await work(driver.refresh)).state
-            standstill = asyncio.wrap_future(driver.standstill())
-            standstill.add_done_callback(
-                lambda done: done.cancelled() or done.exception()
-            )  # mark the error as retrieved
             try:
-                # The future belongs to the child. Without the shield, cancelling the parent's call would cancel it for
-                # all waiters.
-                await asyncio.shield(standstill)
+                await awaitable_of(driver.standstill())
             except (FencedError, LeftError):
                 # Another process may have taken over the child, or a caller may have left it. The parent then waits for
                 # the message about the end of the child, as for a child that another process drives. If the child was
@@ -810,7 +804,7 @@ class Control:
             self._inherit_queue(driver, child.parent)
             driver.begin(self.dependencies, first_commit)
             # The drive may end without a first commit, for example if the store refuses the first batch.
-            outcomes = [asyncio.wrap_future(first_commit), asyncio.wrap_future(driver.driving())]
+            outcomes = [awaitable_of(first_commit), awaitable_of(driver.driving())]
             for end in outcomes:  # the error reaches the code that waits for the end
                 end.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
@@ -1271,7 +1265,7 @@ class FamilyTree:
                 else:
                     cancelled.add(child_ref.id)
                     if child is not None and child.is_live:
-                        future_ids[asyncio.wrap_future(child.driving())] = child_ref.id
+                        future_ids[awaitable_of(child.driving())] = child_ref.id
             # A child whose drive failed before it recorded the cancellation is tried again in the next round.
             done, _ = await asyncio.wait(future_ids, timeout=seconds) if future_ids else ((), ())
             cancelled -= {future_ids[end] for end in done if end.cancelled() or end.exception() is not None}

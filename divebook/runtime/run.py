@@ -61,7 +61,7 @@ from divebook.runtime.children import running_children
 from divebook.runtime.clock import Ids
 from divebook.runtime.compute.threads import lend_slot
 from divebook.runtime.driver import Driver
-from divebook.runtime.loop import ENGINE, LeftError
+from divebook.runtime.loop import ENGINE, LeftError, awaitable_of
 from divebook.runtime.manager import is_driven, is_elsewhere, is_idle, wait_elsewhere
 from divebook.runtime.messages import annotation, this_person
 from divebook.runtime.queueing import move_out
@@ -592,7 +592,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         try:
             # The copied context lets a kernel find the cell below which output of the run is printed.
             context = contextvars.copy_context()
-            await asyncio.wrap_future(executor.submit(context.run, self.answers.settle, handle))
+            await awaitable_of(executor.submit(context.run, self.answers.settle, handle))
         finally:
             # Without waiting, since an interrupt must not be held up by the thread.
             executor.shutdown(wait=False)
@@ -618,7 +618,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
                 if driving is None:
                     break
             try:
-                await asyncio.shield(asyncio.wrap_future(driving))
+                await awaitable_of(driving)
             except (FencedError, LeftError) as error:
                 driving = self._drive_after_loss(driving, error)
                 continue
@@ -773,7 +773,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         'completed'
         """
         if (first_commit := self._driver.first_commit) is not None:
-            await asyncio.shield(asyncio.wrap_future(first_commit))
+            await awaitable_of(first_commit)
         return self
 
     @overload

@@ -4,13 +4,14 @@ import asyncio
 import os
 import threading
 import traceback
+from concurrent.futures import Future
 
 import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError, ForkedStoreError, StoreError
 from divebook.queues import Worker
-from divebook.runtime.loop import ENGINE, EngineThread
+from divebook.runtime.loop import ENGINE, EngineThread, LoopCalls, awaitable_of
 from divebook.steps.actions import Action
 from divebook.stores import SqliteStore
 from tests.runtime.worlds import Gate, environment, run, unwind
@@ -214,3 +215,114 @@ class TestForks:
             forked.set()
             enqueuing.join()
             assert outcome == "nothing was waited for"
+
+
+def counted_wake_ups(loop):
+    """Count the wake-ups of an event loop in the returned list."""
+    wake_ups = []
+    wake = loop.call_soon_threadsafe
+
+    def call_soon_threadsafe(call, *arguments):
+        wake_ups.append(call)
+        return wake(call, *arguments)
+
+    loop.call_soon_threadsafe = call_soon_threadsafe
+    return wake_ups
+
+
+def test_calls_that_wait_for_a_loop_wake_it_once_and_run_in_order():
+    async def main():
+        loop = asyncio.get_running_loop()
+        wake_ups, calls, ran = counted_wake_ups(loop), LoopCalls(loop), []
+        for number in range(100):
+            calls.add(lambda number=number: ran.append(number))
+        # A call that a call adds belongs to the next turn, so that a chain of them leaves the loop its turns.
+        calls.add(lambda: calls.add(lambda: ran.append("added")))
+        await asyncio.sleep(0)
+        assert ran == [*range(100)]
+        await asyncio.sleep(0)
+        assert ran[100:] == ["added"]
+        assert len(wake_ups) == 2
+
+    asyncio.run(main())
+
+
+def test_a_call_that_raises_is_reported_and_loses_no_other():
+    async def main():
+        loop, ran, reported = asyncio.get_running_loop(), [], []
+        loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+        calls, error = LoopCalls(loop), ValueError("no")
+
+        def fail():
+            raise error
+
+        all_ran = asyncio.Event()
+        for call in (lambda: ran.append(1), fail, lambda: ran.append(2), fail, lambda: ran.append(3), all_ran.set):
+            calls.add(call)
+        await all_ran.wait()
+        assert ran == [1, 2, 3]
+        assert reported == [error, error]
+
+    asyncio.run(main())
+
+
+def test_calls_from_many_threads_all_run():
+    async def main():
+        calls, ran = LoopCalls(asyncio.get_running_loop()), []
+
+        def add(thread):
+            for number in range(500):
+                calls.add(lambda: ran.append((thread, number)))  # noqa: B023 - only counted
+
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            for thread in range(8):
+                group.create_task(asyncio.to_thread(add, thread))
+        all_ran = asyncio.Event()
+        calls.add(all_ran.set)
+        await all_ran.wait()
+        assert len(ran) == 8 * 500
+
+    asyncio.run(main())
+
+
+def test_a_closed_loop_refuses_calls_and_the_next_call_as_well():
+    loop = asyncio.new_event_loop()
+    loop.close()
+    calls = LoopCalls(loop)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="closed"):
+            calls.add(print)
+
+
+def test_whoever_stops_waiting_for_a_future_of_another_thread_does_not_cancel_it():
+    future, failing = Future(), Future()
+
+    async def main():
+        given_up, waiting = asyncio.ensure_future(wait()), asyncio.ensure_future(wait())
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        assert given_up.cancelled()
+        assert not future.cancelled()
+        threading.Thread(target=future.set_result, args=(7,)).start()
+        assert await waiting == 7
+        assert await wait() == 7  # one that is done already
+        failing.set_exception(ValueError("no"))
+        with pytest.raises(ValueError, match="no"):
+            await awaitable_of(failing)
+
+    async def wait():
+        return await awaitable_of(future)
+
+    asyncio.run(main())
+
+
+def test_a_future_that_ends_after_the_loop_that_waited_for_it_was_closed_is_no_error(caplog):
+    future = Future()
+
+    async def main():
+        awaitable_of(future)
+
+    asyncio.run(main())
+    future.set_result(1)
+    assert not caplog.records
