@@ -17,6 +17,7 @@ the last event that it knows.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -262,6 +263,8 @@ class Feed:
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.id = secrets.token_hex(8)
+        """Id of the feed. A view whose data come from another feed gets all data again."""
         # `append` and `popleft` of a deque are atomic, so that two threads need no lock.
         self._inbox: deque[Event] = deque()
         self._reader = Spans(for_people=True)
@@ -356,6 +359,7 @@ class Feed:
         self._header = header
         return Delta(
             type="delta",
+            feed=self.id,
             after=after,
             last=self._last,
             origin_us=self._origin or 0,
@@ -458,6 +462,7 @@ class Feed:
         return Welcome(
             type="welcome",
             view=view,
+            feed=self.id,
             since=base,
             last=self._framed,
             origin_us=self._origin or 0,

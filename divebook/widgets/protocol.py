@@ -301,6 +301,8 @@ class Hello(TypedDict):
 
     type: Literal["hello"]
     view: str
+    feed: str
+    """The feed from which the view has its data; empty if it has none, or if the view does not show one execution."""
     since: int
     """Sequence number of the last event that the view knows; 0 for none."""
 
@@ -310,6 +312,8 @@ class Alive(TypedDict):
 
     type: Literal["alive"]
     view: str
+    feed: str
+    """As in `Hello`."""
     since: int
 
 
@@ -1130,6 +1134,9 @@ class Welcome(TypedDict):
 
     type: Literal["welcome"]
     view: str
+    feed: str
+    """Id of the feed that sends the data: what one kernel knows of one execution. Sequence numbers, ids of spans and
+    versions of answers belong to a feed. A view that gets another feed discards its data."""
     since: int
     """Sequence number after which spans changed; 0 if the view must discard its data."""
     last: int
@@ -1151,6 +1158,8 @@ class Delta(TypedDict):
     """Changes of an execution since the previous `Delta`, sent to all views."""
 
     type: Literal["delta"]
+    feed: str
+    """Id of the feed, as in `Welcome`. A view that has its data from another feed sends `Hello`."""
     after: int
     """Sequence number of the last event of the previous `Delta`. A view that does not have this event sends `Hello`."""
     last: int

@@ -224,6 +224,7 @@ class RecordedPositions:
         return Welcome(
             type="welcome",
             view=view,
+            feed="",
             since=0,
             last=self.total,
             origin_us=recording["events"]["origin_us"],

@@ -169,13 +169,13 @@ class ViewModel:
             self._refuse(message, wrong)
             return
         match message:
-            case {"type": "hello", "view": view, "since": since}:
-                self._greet(view, since)
-            case {"type": "alive", "view": view, "since": since}:
+            case {"type": "hello", "view": view, "feed": feed, "since": since}:
+                self._greet(view, since, feed)
+            case {"type": "alive", "view": view, "feed": feed, "since": since}:
                 # The kernel removed a page that was silent for long, for example while the machine slept. It gets all
                 # data again.
                 if self._audience.record_view(view):
-                    self._greet(view, since)
+                    self._greet(view, since, feed)
             # Each page of the view reports hosting, and repeats it. The callback runs once.
             case {"type": "hosted"}:
                 was_hosted = self.is_hosted
@@ -195,7 +195,8 @@ class ViewModel:
     def _refuse(self, message: Any, why: str) -> None:
         self._reply(lambda: refused(message, why), urgent=False)  # a flood of them must not hold up what people do
 
-    def _greet(self, view: str, since: int) -> None:
+    def _greet(self, view: str, since: int, feed: str = "") -> None:  # noqa: ARG002 - for `LiveView`
+        """Send the first message to a view. It knows the data of the feed `feed` up to number `since`."""
         self._audience.record_view(view)
         # Set before the reply: a waiting cell may continue as soon as a browser is known to show the view.
         self.greeted.set()
@@ -475,6 +476,10 @@ class LiveView(FollowingView):
         """
         self._moved = callback
 
+    def _greet(self, view: str, since: int, feed: str = "") -> None:
+        # Numbers of events mean nothing to another feed, such as that of another execution or of an earlier kernel.
+        super()._greet(view, since if feed == self._feed.id else 0, feed)
+
     def _on_frame(self, delta: Delta) -> int:
         sent = super()._on_frame(delta)
         # A view that appears while the kernel is busy gets the snapshot only, so that questions can be answered there.
@@ -561,13 +566,13 @@ class InboxFollower(ViewModel):
         super()._attach()
         self._is_attached = True
 
-    def _greet(self, view: str, since: int) -> None:
+    def _greet(self, view: str, since: int, feed: str = "") -> None:
         with self._attaching:
             # Noted before `_attach`, so that a heartbeat in between does not see an empty audience and detach again.
             self._audience.record_view(view)
             if not self._is_attached:
                 self._attach()
-        super()._greet(view, since)
+        super()._greet(view, since, feed)
 
     def _on_heartbeat(self) -> None:
         super()._on_heartbeat()
@@ -638,8 +643,8 @@ class RunsFollower(InboxFollower):
         self.send(page)
         return 1
 
-    def _greet(self, view: str, since: int) -> None:
-        super()._greet(view, since)
+    def _greet(self, view: str, since: int, feed: str = "") -> None:
+        super()._greet(view, since, feed)
         # The reply contains the last page, or makes the first one.
         self._runs.post(lambda: self.send(self._runs.feed.welcome(view, since)), urgent=True)
 
@@ -875,7 +880,8 @@ def _read(source: Source) -> Welcome:
     # Each frame reads a limited number of events.
     while is_short and feed.has_news:
         feed.frame()
-    return feed.welcome("", 0, MOST_SPANS, evenly=True)
+    # The same for every page, whatever feed the page has its other data from.
+    return Welcome(**{**feed.welcome("", 0, MOST_SPANS, evenly=True), "feed": ""})
 
 
 # --- replay of a live or saved log -----------------------------------------------------------------------------------

@@ -117,3 +117,8 @@ def test_after_the_cell_was_edited_the_run_goes_on_from_the_page(lab, looks):
     view.get_by_role("button", name="Continue", exact=True).click()
     view.locator(".db-status[data-status=completed]").wait_for()
     view.locator(".divebook-failure").wait_for(state="hidden")
+    # Nothing of the run that failed stays: neither its variables nor its red node.
+    kinds = view.locator(".divebook-variables tr", has=notebook.page.get_by_role("button", name="kinds", exact=True))
+    kinds.get_by_text("list", exact=True).wait_for()
+    assert "not set yet" not in view.locator(".divebook-variables").inner_text()
+    assert view.locator(".db-status").count() == 1

@@ -1,5 +1,7 @@
 """Runs in a browser: what moves, what is answered where, and what outlasts reloading the page."""
 
+import re
+
 import pytest
 
 WORKFLOW = """\
@@ -47,6 +49,13 @@ Steps:
 
 def approve(lab, index):
     lab.output(index).locator("article.card").get_by_role("button", name="Approve", exact=True).click()
+
+
+EXPIRING = """\
+%%dive workflow expiring
+Steps:
+  - {Name: ask, Ask: {Question: "Deploy?", Kind: confirmation, ExpiresIn: 100, Default: false}, Store: ok}
+"""
 
 
 def test_bars_appear_while_a_workflow_runs(lab):
@@ -108,6 +117,21 @@ def test_a_question_is_answered_after_its_cell_has_ended(lab):
     notebook.run_through(3)
     notebook.see(3, "then completed")
     assert notebook.calls("ended") == ["before", "after"]
+
+
+def test_the_time_of_a_question_runs_down_while_its_run_waits(lab):
+    notebook = lab(EXPIRING, "run = %dive run expiring")
+    notebook.run_through(1)
+    notebook.run(2)
+    clock = notebook.output(2).locator(".divebook-prompt .clock")
+    clock.get_by_text(re.compile("^default in ")).wait_for()
+    before = clock.inner_text()
+    notebook.page.wait_for_function(
+        "([clock, before]) => clock.textContent !== before", arg=[clock.element_handle(), before]
+    )
+    assert re.fullmatch(r"default in 1 min \d\d s: denied", clock.inner_text()) is not None
+    notebook.output(2).get_by_role("button", name="Deny").click()
+    notebook.output(2).locator(".db-status[data-status=completed]").wait_for()
 
 
 def test_a_page_that_is_loaded_anew_shows_the_run_and_its_question(lab):

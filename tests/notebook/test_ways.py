@@ -132,7 +132,7 @@ def page(failed, monkeypatch):
     pages = []
     monkeypatch.setattr(views.LiveView, "send", lambda _, message: pages[0].hear(message) if pages else None)
     pages.append(Page(failed))
-    pages[0].says(type="hello", view="v", since=0)
+    pages[0].says(type="hello", view="v", feed="", since=0)
     yield pages[0]
     pages[0].view.close()
 

@@ -152,14 +152,14 @@ def test_nothing_is_looked_up_while_nobody_looks(view):
     publisher = inbox_publisher_of(world)
     shown._on_heartbeat()
     assert publisher._listeners.entries == ()
-    shown._receive(shown, {"type": "hello", "view": "v", "since": 0}, [])
+    shown._receive(shown, {"type": "hello", "view": "v", "feed": "", "since": 0}, [])
     assert [entry.listener for (entry,) in publisher._listeners.entries] == [shown._on_frame]
     shown._on_heartbeat()
     assert [entry.listener for (entry,) in publisher._listeners.entries] == [shown._on_frame]
     shown._audience._clock.now += SILENCE + 1
     shown._on_heartbeat()
     assert publisher._listeners.entries == ()
-    shown._receive(shown, {"type": "alive", "view": "v", "since": 0}, [])
+    shown._receive(shown, {"type": "alive", "view": "v", "feed": "", "since": 0}, [])
     assert [entry.listener for (entry,) in publisher._listeners.entries] == [shown._on_frame]
 
 
@@ -169,7 +169,7 @@ def test_whoever_shows_it_hears_of_each_frame(view):
     shown = view(world, lambda feed: heard.append(feed.is_over))
     publisher, clock = inbox_publisher_of(world), Clock()
     publisher._clock = clock
-    shown._receive(shown, {"type": "hello", "view": "v", "since": 0}, [])
+    shown._receive(shown, {"type": "hello", "view": "v", "feed": "", "since": 0}, [])
     publisher.turn()  # the welcome
     clock.now += 1
     publisher.turn()

@@ -55,7 +55,7 @@ def test_a_page_that_says_hello_is_told_the_open_questions_without_secrets(comms
     InboxComm(publisher, Handlers(world.answer))
     (page,) = comms
     publisher.turn()
-    page.say({"type": "hello", "view": "v", "since": 0})
+    page.say({"type": "hello", "view": "v", "feed": "", "since": 0})
     publisher._free_at = 0
     turned(publisher)
     (told,) = page.sent

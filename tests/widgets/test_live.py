@@ -68,9 +68,17 @@ def page(monkeypatch):
 
 def test_a_view_that_says_hello_is_welcomed(page):
     page.wait_for("snapshot")
-    page.say(type="hello", view="v1", since=0)
+    page.say(type="hello", view="v1", feed="", since=0)
     welcome = page.wait_for("welcome")
     assert (welcome["view"], welcome["total"]) == ("v1", 2)
+
+
+@pytest.mark.parametrize("feed", ["", "feed of an earlier kernel"])
+def test_a_view_with_data_of_another_feed_gets_everything(page, feed):
+    page.wait_for("snapshot")
+    page.say(type="hello", view="v1", feed=feed, since=2)
+    welcome = page.wait_for("welcome")
+    assert (welcome["since"], welcome["feed"]) == (0, page.view._feed.id)
 
 
 def test_a_part_of_the_front_end_is_sent_on_demand_just_as_it_is(page, monkeypatch):
@@ -110,7 +118,7 @@ def test_a_bundle_that_was_not_built_says_how_to_build_it(tmp_path, monkeypatch)
 
 
 def test_a_replay_in_the_view_is_answered(page):
-    page.say(type="hello", view="v", since=0)
+    page.say(type="hello", view="v", feed="", since=0)
     page.say(type="events", view="v", after=0, stop=10_000)
     events = page.wait_for("events")["events"]
     page.say(type="state", view="v", sequence=events["sequence"][-1])
@@ -121,7 +129,7 @@ def test_a_replay_in_the_view_is_answered(page):
 
 def test_a_retired_view_stays_until_the_last_page_has_let_go_of_it(page):
     for view in ("first", "second"):
-        page.say(type="hello", view=view, since=0)
+        page.say(type="hello", view=view, feed="", since=0)
     page.view.retire()
     page.say(type="bye", view="first")
     assert page.view.comm is not None
@@ -149,15 +157,15 @@ def test_a_kernel_that_does_not_is_left_alone():
 def test_nothing_is_sent_while_nobody_looks(page):
     page.wait_for("snapshot")
     assert page.view._on_frame(DELTA) == 0
-    page.say(type="hello", view="v1", since=0)
+    page.say(type="hello", view="v1", feed="", since=0)
     assert page.view._on_frame(DELTA) == 1
 
 
 def test_a_view_that_went_without_a_word_is_forgotten(page):
-    page.say(type="hello", view="gone", since=0)
-    page.say(type="hello", view="there", since=0)
+    page.say(type="hello", view="gone", feed="", since=0)
+    page.say(type="hello", view="there", feed="", since=0)
     page.clock.now += SILENCE
-    page.say(type="alive", view="there", since=2)
+    page.say(type="alive", view="there", feed=page.view._feed.id, since=2)
     page.clock.now += 1
     page.view.retire()
     page.view._on_heartbeat()
@@ -173,12 +181,12 @@ def test_a_view_that_was_forgotten_and_is_there_after_all_is_welcomed_anew(page)
     thread = publisher._thread
     page.view._detach()
     thread.join(PATIENCE)  # from here on nothing happens by itself
-    page.say(type="hello", view="asleep", since=0)
-    page.say(type="alive", view="asleep", since=2)
+    page.say(type="hello", view="asleep", feed="", since=0)
+    page.say(type="alive", view="asleep", feed=page.view._feed.id, since=2)
     assert len(publisher._urgent) == 1
     page.clock.now += SILENCE + 1
     page.view._on_heartbeat()
-    page.say(type="alive", view="asleep", since=2)
+    page.say(type="alive", view="asleep", feed=page.view._feed.id, since=2)
     _, welcome = publisher._urgent
     welcome()
     assert (page.messages[-1]["type"], page.messages[-1]["since"]) == ("welcome", 2)

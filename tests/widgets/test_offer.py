@@ -34,7 +34,7 @@ def offered(monkeypatch):
 
 def test_each_view_is_welcomed_with_the_offer(offered):
     view, sent, _ = offered
-    view._receive(view, {"type": "hello", "view": "v1", "since": 0}, None)
+    view._receive(view, {"type": "hello", "view": "v1", "feed": "", "since": 0}, None)
     assert sent == [{**OFFER, "view": "v1"}]
     assert view.greeted.is_set()
     assert view._esm == "/* offer.js */"

@@ -264,7 +264,7 @@ def view(monkeypatch, world):
 def test_the_widget_welcomes_with_the_list_and_the_questions(view):
     shown, sent = view
     assert shown._esm == "/* runs.js */"
-    shown._receive(shown, {"type": "hello", "view": "v", "since": 0}, [])
+    shown._receive(shown, {"type": "hello", "view": "v", "feed": "", "since": 0}, [])
     for publisher in (shown._publisher, shown._runs):
         publisher.turn()
     assert [(message["type"], message["view"]) for message in sent] == [("inbox", "v"), ("runs", "v")]
@@ -272,7 +272,7 @@ def test_the_widget_welcomes_with_the_list_and_the_questions(view):
 
 def test_the_widget_lists_what_is_asked_for_while_somebody_looks(view):
     shown, sent = view
-    shown._receive(shown, {"type": "hello", "view": "v", "since": 0}, [])
+    shown._receive(shown, {"type": "hello", "view": "v", "feed": "", "since": 0}, [])
     shown._receive(shown, {**EVERYTHING, "view": "v", "status": "failed"}, [])
     page = shown._runs.feed.frame()
     assert names(page) == ["bad"]

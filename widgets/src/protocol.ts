@@ -234,6 +234,8 @@ export type BundleName = "failure" | "files" | "graph" | "spread" | "stepping" |
 export interface Hello {
   type: "hello";
   view: string;
+  /** The feed from which the view has its data; empty if it has none, or if the view does not show one execution. */
+  feed: string;
   /** Sequence number of the last event that the view knows; 0 for none. */
   since: number;
 }
@@ -242,6 +244,8 @@ export interface Hello {
 export interface Alive {
   type: "alive";
   view: string;
+  /** As in `Hello`. */
+  feed: string;
   since: number;
 }
 
@@ -934,6 +938,8 @@ export interface Streamed {
 export interface Welcome {
   type: "welcome";
   view: string;
+  /** Id of the feed that sends the data: what one kernel knows of one execution. Sequence numbers, ids of spans and versions of answers belong to a feed. A view that gets another feed discards its data. */
+  feed: string;
   /** Sequence number after which spans changed; 0 if the view must discard its data. */
   since: number;
   /** Sequence number of the last event that is included. */
@@ -954,6 +960,8 @@ export interface Welcome {
 /** Changes of an execution since the previous `Delta`, sent to all views. */
 export interface Delta {
   type: "delta";
+  /** Id of the feed, as in `Welcome`. A view that has its data from another feed sends `Hello`. */
+  feed: string;
   /** Sequence number of the last event of the previous `Delta`. A view that does not have this event sends `Hello`. */
   after: number;
   last: number;

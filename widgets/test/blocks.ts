@@ -91,6 +91,7 @@ export function welcome(rows: readonly Row[], more: Partial<Welcome> = {}): Welc
   return {
     type: "welcome",
     view: "v",
+    feed: "feed",
     since: 0,
     last: 10,
     origin_us: 1_000_000,
@@ -108,6 +109,7 @@ export function welcome(rows: readonly Row[], more: Partial<Welcome> = {}): Welc
 export function delta(rows: readonly Row[], more: Partial<Delta> = {}): Delta {
   return {
     type: "delta",
+    feed: "feed",
     after: 10,
     last: 11,
     origin_us: 1_000_000,

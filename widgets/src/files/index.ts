@@ -21,7 +21,6 @@ export function files(model: Model, host: Host): View {
   const body = h("div", { class: "workspaces" });
   const element = h("details", { class: "db-workflow divebook-files", open: true, hidden: true }, summary, body);
   let version = 0;
-  let generation = model.generation;
   let askedAt: number | null = null;
   let isBehind = true;
   let at = 0; // event whose files are shown; 0 for the current files
@@ -35,10 +34,6 @@ export function files(model: Model, host: Host): View {
     isBehind = true;
     const isWaiting = askedAt !== null && Date.now() - askedAt < ANSWER_TIMEOUT;
     if (timer !== undefined || isWaiting || !element.open || at > 0) return;
-    if (generation !== model.generation) {
-      generation = model.generation;
-      version = 0; // another kernel counts versions anew
-    }
     isBehind = false;
     askedAt = Date.now();
     host.files(version, onFiles, 0, since);

@@ -17,7 +17,8 @@ export function progress(model: Model): { element: HTMLElement; update: () => vo
   function update(): void {
     const rows = rowsOf(model.header);
     const now = model.originUs + model.now();
-    const timeLeft = (row: StepProgress): string => (model.isHalted ? "" : leftText(row, now));
+    const isHeld = model.isHalted || model.header?.doing === "waited"; // the time that a person takes cannot be estimated
+    const timeLeft = (row: StepProgress): string => (isHeld ? "" : leftText(row, now));
     const texts = rows.map((row) => [wordsOf(row), timeLeft(row)]);
     if (JSON.stringify([rows, texts]) === drawnKey) return;
     drawnKey = JSON.stringify([rows, texts]);

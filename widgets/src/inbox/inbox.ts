@@ -9,6 +9,7 @@ import type { Question } from "../prompt/types";
 export class InboxState implements ChannelState {
   readonly questions = new Map<string, Question>();
   connected: ConnectionStatus = "connecting";
+  readonly feed = "";
   /** Number of the last delta that the state contains. */
   last = 0;
   /** Number of open questions that the kernel has left out because there are too many. */

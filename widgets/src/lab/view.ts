@@ -92,6 +92,7 @@ export function recordedRun(packedRun: PackedRun, recording: Recording, load: Lo
   model.welcome({
     type: "welcome",
     view: "",
+    feed: "",
     since: 0,
     last: recordedHost.last,
     origin_us: recording.events.origin_us,

@@ -1,7 +1,7 @@
 // Live view of one execution, rendered by anywidget. All parts share one model and one connection.
 
 import type { RenderProps } from "@anywidget/types";
-import type { BundleName, QuestionView as Question } from "../protocol";
+import type { BundleName, QuestionView as Question, Welcome } from "../protocol";
 import { isHosted } from "../shared/channel";
 import { Connection } from "../shared/connection";
 import { h, type View } from "../shared/dom";
@@ -22,49 +22,69 @@ interface State {
 
 /** Render the view. Return a function that removes it. */
 function render({ model: wire, el }: RenderProps<State>): () => void {
-  const model = new Model();
   const root = h("div", { class: "divebook db-root" });
   containKeys(root);
   el.append(root);
   const stopTheme = onThemeChange(root);
-  const connection = new Connection(wire, model, () => isHosted(el));
-  const load = async (name: BundleName): Promise<unknown> => moduleOf(await connection.bundle(name));
-  const questionList = questions(model, connection);
-  const host: Host = {
-    root,
-    detail: (id, receive) => { connection.detail(id, receive); },
-    conversation: (id, since, receive) => { connection.conversation(id, since, receive); },
-    variables: (version, receive) => { connection.variables(version, receive); },
-    takeOver: (workspace, at, paths) => connection.takeOver(workspace, at, paths),
-    files: (version, receive, at, since) => { connection.files(version, receive, at, since); },
-    sent: (id, receive) => { connection.sent(id, receive); },
-    placeCard: (id, place) => { questionList.prompt.place(id, place); },
-    gatherCards: () => { questionList.prompt.gather(); },
-    control: (command) => connection.control(command),
-    replay: undefined, // set by the part "stepping"
-    wire,
-  };
-  const timeline = lazyPart(model, () => model.view === "timeline" && model.spans.total > 0, () => load("timeline"), host);
-  const spread = lazyPart(model, () => rowsOf(model.header).some((step) => step.spread.length > 0), () => load("spread"), host);
-  const failure = lazyPart(model, () => model.failures.total > 0, () => load("failure"), host);
-  const workflow = lazyPart(model, () => model.graph.steps.length > 1, () => load("graph"), host);
-  const chat = lazyPart(model, () => model.view === "chat", () => load("turn"), host);
-  const values = lazyPart(model, () => model.spans.total > 0, () => load("variables"), host);
-  const files = lazyPart(model, () => (model.header?.workspaces ?? 0) > 0, () => load("files"), host);
-  const steps = lazyPart(model, () => model.isOver, () => load("stepping"), host);
-  const tabBar = tabs(model, { chat: [chat.element], timeline: [workflow.element, timeline.element] });
-  const views: View[] = [header(root, model, connection, spread), failure, questionList, tabBar, chat, workflow, timeline, files, values, steps];
-  const undo = model.on((change) => {
-    if (change === "view" && model.view !== "chat") host.gatherCards();
-  });
-  root.append(...views.map((view) => view.element));
-  for (const question of wire.get("snapshot").pending ?? []) model.questions.set(question.interrupt_id, question);
-  model.notify("questions");
+  const modules = new Map<BundleName, unknown>();
+  let close = show(wire.get("snapshot").pending ?? [], null);
+
+  /**
+   * Show the data of one feed of the kernel. If the kernel shows another execution in this view, or the same one after it has
+   * read its log anew, all parts start again: nothing that belongs to the data before can stay.
+   */
+  function show(pending: readonly Question[], welcome: Welcome | null): () => void {
+    const model = new Model();
+    const connection = new Connection(wire, model, () => isHosted(el), (other) => {
+      close();
+      close = show([], other);
+    });
+    const load = async (name: BundleName): Promise<unknown> => {
+      if (!modules.has(name)) modules.set(name, await moduleOf(await connection.bundle(name)));
+      return modules.get(name);
+    };
+    const questionList = questions(model, connection);
+    const host: Host = {
+      root,
+      detail: (id, receive) => { connection.detail(id, receive); },
+      conversation: (id, since, receive) => { connection.conversation(id, since, receive); },
+      variables: (version, receive) => { connection.variables(version, receive); },
+      takeOver: (workspace, at, paths) => connection.takeOver(workspace, at, paths),
+      files: (version, receive, at, since) => { connection.files(version, receive, at, since); },
+      sent: (id, receive) => { connection.sent(id, receive); },
+      placeCard: (id, place) => { questionList.prompt.place(id, place); },
+      gatherCards: () => { questionList.prompt.gather(); },
+      control: (command) => connection.control(command),
+      replay: undefined, // set by the part "stepping"
+      wire,
+    };
+    const timeline = lazyPart(model, () => model.view === "timeline" && model.spans.total > 0, () => load("timeline"), host);
+    const spread = lazyPart(model, () => rowsOf(model.header).some((step) => step.spread.length > 0), () => load("spread"), host);
+    const failure = lazyPart(model, () => model.failures.total > 0, () => load("failure"), host);
+    const workflow = lazyPart(model, () => model.graph.steps.length > 1, () => load("graph"), host);
+    const chat = lazyPart(model, () => model.view === "chat", () => load("turn"), host);
+    const values = lazyPart(model, () => model.spans.total > 0, () => load("variables"), host);
+    const files = lazyPart(model, () => (model.header?.workspaces ?? 0) > 0, () => load("files"), host);
+    const steps = lazyPart(model, () => model.isOver, () => load("stepping"), host);
+    const tabBar = tabs(model, { chat: [chat.element], timeline: [workflow.element, timeline.element] });
+    const views: View[] = [header(root, model, connection, spread), failure, questionList, tabBar, chat, workflow, timeline, files, values, steps];
+    const undo = model.on((change) => {
+      if (change === "view" && model.view !== "chat") host.gatherCards();
+    });
+    if (welcome !== null) connection.begin(welcome);
+    root.replaceChildren(...views.map((view) => view.element));
+    for (const question of pending) model.questions.set(question.interrupt_id, question);
+    model.notify("questions");
+    return () => {
+      connection.close();
+      undo();
+      views.forEach((view) => { view.destroy(); });
+    };
+  }
+
   return () => {
-    connection.close();
-    undo();
+    close();
     stopTheme();
-    views.forEach((view) => { view.destroy(); });
     root.remove();
   };
 }

@@ -6,14 +6,13 @@ import type { Connection } from "../shared/connection";
 import type { View } from "../shared/dom";
 import type { Model } from "../shared/model";
 
-
 /** Show the questions of a model and send the answers. */
 export function questions(model: Model, connection: Connection): View & { prompt: Prompt } {
   const answer = (id: string, response: unknown): ReturnType<Connection["answer"]> => connection.answer(id, response);
   const prompt = new Prompt({
     answer,
     blockedReason: blockedReason(model),
-    now: () => model.originUs + model.now(),
+    now: () => model.wallClock(),
     drafts,
     execution: () => model.header?.execution_id ?? "",
   });

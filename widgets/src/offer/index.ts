@@ -16,6 +16,7 @@ const DISCONNECTED_NOTICE = kernelStopped("choose here.");
 /** State of the connection to the kernel. */
 class ConnectionState implements ChannelState {
   readonly last = 0;
+  readonly feed = "";
   connected: ConnectionStatus = "connecting";
 
   constructor(private readonly onChange: () => void) {}

@@ -26,6 +26,8 @@ export interface Wire<T extends KernelMessage> {
 export interface ChannelState {
   /** Sequence number of the last event or change in the state. */
   readonly last: number;
+  /** Feed of which the state is made; empty before the first welcome, and for a state that is always sent as a whole. */
+  readonly feed: string;
   readonly connected: ConnectionStatus;
   setConnected: (connected: ConnectionStatus) => void;
 }
@@ -81,7 +83,7 @@ export abstract class Channel<T extends KernelMessage> {
     this.#aliveTimer = setInterval(() => {
       if (state.connected === "detached") this.startHandshake();
       else if (!this.isInHandshake) {
-        this.send({ type: "alive", view: this.view, since: state.last });
+        this.send({ type: "alive", view: this.view, feed: state.feed, since: state.last });
         this.#sendHosted();
       }
     }, ALIVE_EVERY);
@@ -134,7 +136,7 @@ export abstract class Channel<T extends KernelMessage> {
     if (this.isInHandshake) return;
     let hellos = 0;
     const hello = (): void => {
-      this.send({ type: "hello", view: this.view, since: this.#state.last });
+      this.send({ type: "hello", view: this.view, feed: this.#state.feed, since: this.#state.last });
       if (++hellos !== HELLOS_BEFORE_DETACHED) return;
       this.#state.setConnected("detached");
       clearInterval(this.#helloTimer);

@@ -18,10 +18,20 @@ export class Connection extends Channel<ExecutionMessage> {
   #files: Receive<Files> = () => undefined;
   readonly #bundles = new Map<BundleName, Receive<string>>();
   readonly #model: Model;
+  readonly #onOtherFeed: (welcome: Welcome) => void;
 
-  constructor(wire: Wire<ExecutionMessage>, model: Model, isHosted?: () => boolean) {
+  /** `onOtherFeed` is called with a welcome of another feed than that of the model, which needs another model. */
+  constructor(wire: Wire<ExecutionMessage>, model: Model, isHosted?: () => boolean, onOtherFeed: (welcome: Welcome) => void = () => undefined) {
     super(wire, model, isHosted);
     this.#model = model;
+    this.#onOtherFeed = onOtherFeed;
+  }
+
+  /** Begin with a welcome that was sent to the connection before this one. */
+  begin(welcome: Welcome): void {
+    this.#model.welcome(welcome);
+    this.endHandshake();
+    this.#askForOlder();
   }
 
   /** Request to pause, resume or cancel. The promise resolves when the kernel has executed or rejected the command. */
@@ -79,21 +89,25 @@ export class Connection extends Channel<ExecutionMessage> {
    * Apply a message to the model, or pass an answer to its callback.
    *
    * A delta goes to all views; if one is missing, the handshake starts again and the welcome contains the gap. All other
-   * messages answer one view, which they name.
+   * messages answer one view, which they name. When the view shows another execution, the kernel sends a welcome without a
+   * hello.
    */
   protected override receive(message: ExecutionMessage): void {
     const model = this.#model;
     if (message.type === "delta") {
-      if (!this.isInHandshake && !model.delta(message)) this.startHandshake();
+      const isOther = message.feed !== model.feed;
+      if (!this.isInHandshake && (isOther || !model.delta(message))) this.startHandshake();
       return;
     }
     if (message.view !== this.view) return;
     switch (message.type) {
       case "welcome":
+        if (model.feed !== "" && message.feed !== model.feed) {
+          this.#onOtherFeed(message);
+          return;
+        }
         if (!this.isInHandshake && message.since === 0) return; // every hello gets a welcome: this one is a duplicate
-        model.welcome(message);
-        this.endHandshake();
-        this.#askForOlder();
+        this.begin(message);
         for (const name of this.#bundles.keys()) this.#askForBundle(name);
         return;
       case "history":

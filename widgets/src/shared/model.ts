@@ -25,7 +25,10 @@ export interface Position {
   step: string;
 }
 
-/** Observable state of one execution. */
+/**
+ * Observable state of one execution, as one feed of the kernel sends it. Numbers of events, ids of spans and versions of
+ * answers belong to the feed, so a view that gets another feed starts with another model (`src/live/index.ts`).
+ */
 export class Model {
   readonly spans = new Spans();
   header: Header | null = null;
@@ -44,6 +47,8 @@ export class Model {
   connected: ConnectionStatus = "connecting";
   /** Sequence number of the last event in this state. */
   last = 0;
+  /** Id of the feed; empty before the first welcome. */
+  feed = "";
   originUs = 0;
   /** Incremented when spans arrived out of order: layouts that grow with the spans must start again. */
   generation = 0;
@@ -127,14 +132,27 @@ export class Model {
     return isControllable ? this.#kernelClock(header) : this.now();
   }
 
-  /** Return the kernel's clock, extrapolated with the browser's clock from the last header. */
+  /** Return the kernel's clock since the origin, at least the end of the latest span. */
   #kernelClock(header: Header): number {
-    return Math.max(this.spans.latest, header.now_us - this.originUs + (this.clock() - this.#headerAt) * 1000);
+    return Math.max(this.spans.latest, this.#wallClock(header) - this.originUs);
+  }
+
+  /**
+   * Return the kernel's clock in microseconds since 1970, extrapolated with the browser's clock from the last header. It always
+   * advances: a question becomes older, and its time runs out, whatever the run does meanwhile.
+   */
+  wallClock(): number {
+    return this.header === null ? Date.now() * 1000 : this.#wallClock(this.header);
+  }
+
+  #wallClock(header: Header): number {
+    return header.now_us + (this.clock() - this.#headerAt) * 1000;
   }
 
   /** Apply a welcome: the whole state, or the changes since an earlier connection. */
   welcome(message: Welcome): void {
     const isComplete = message.since === 0;
+    this.feed = message.feed;
     if (isComplete) {
       this.spans.clear();
       this.streams.clear();

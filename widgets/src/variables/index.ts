@@ -25,7 +25,6 @@ export function variables(model: Model, host: Host): View {
   let views: VariableView[] = [];
   let selectedKey: string | null = null;
   let version = 0;
-  let generation = model.generation;
   let askedAt: number | null = null;
   let isBehind = true;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -35,10 +34,6 @@ export function variables(model: Model, host: Host): View {
     isBehind = true;
     const isWaiting = askedAt !== null && Date.now() - askedAt < ANSWER_TIMEOUT;
     if (timer !== undefined || isWaiting || !element.open) return;
-    if (generation !== model.generation) {
-      generation = model.generation;
-      version = 0; // another kernel counts versions anew
-    }
     isBehind = false;
     askedAt = Date.now();
     host.variables(version, onVariables);

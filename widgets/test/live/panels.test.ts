@@ -33,7 +33,7 @@ function begin(rows: Row[], ...asked: ReturnType<typeof question>[]): void {
 }
 
 function change(rows: Row[], total: number): void {
-  model.delta({ type: "delta", after: model.last, last: model.last + 1, total, origin_us: 0, spans: block(rows), header: HEADER, failures: null, questions: [], streamed: [] });
+  model.delta({ type: "delta", feed: "feed", after: model.last, last: model.last + 1, total, origin_us: 0, spans: block(rows), header: HEADER, failures: null, questions: [], streamed: [] });
   vi.advanceTimersByTime(50);
 }
 

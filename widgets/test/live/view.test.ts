@@ -66,6 +66,10 @@ test("how far the items are stands in the head, with what is left and what faile
   const step = { step: "classify", done: 58, total: 60, failed: 1, running: true, left_us: 4_000_000, at_us: 5_000_000, spread: [] };
   begin({ header: { ...HEADER, progress: [{ ...step, step: "list", running: false, done: 60 }, step] } });
   expect(shown(".db-progress")).toBe("classify: 58 of 60, about 3.0 s left · 1 failed");
+  // Nobody knows how long a person takes.
+  say(delta([], { total: ROWS.length, header: { ...HEADER, doing: "waited", progress: [step] } }));
+  vi.advanceTimersByTime(1000);
+  expect(shown(".db-progress")).toBe("classify: 58 of 60 · 1 failed");
   const ended = { ...step, running: false, done: 40 };
   say(delta([], { total: ROWS.length, header: { ...HEADER, status: "failed", live: false, ended_us: 9_000_000, progress: [ended] } }));
   expect(shown(".db-progress")).toBe("classify: 40 of 60 · 1 failed · 20 not done");
@@ -112,7 +116,7 @@ test("until the kernel answers the view says that it connects, and buttons wait"
 
 test("a kernel that is gone is told of, with the way on", () => {
   begin();
-  say({ type: "delta", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, failures: null, questions: [], streamed: [] });
+  say({ type: "delta", feed: "feed", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, failures: null, questions: [], streamed: [] });
   vi.advanceTimersByTime(20_000);
   expect(shown(".db-notice")).toBe("The kernel stopped. Run the notebook up to this cell again to continue, or: %dive resume exec_1");
 });
@@ -130,7 +134,7 @@ test("a run that has ended asks nothing until it is resumed", () => {
 
 test("the questions of a kernel that is gone say how to answer them", () => {
   begin({ questions: [question({ interrupt_id: "ask_7", kind: "confirmation" })] });
-  say({ type: "delta", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, failures: null, questions: [], streamed: [] });
+  say({ type: "delta", feed: "feed", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, failures: null, questions: [], streamed: [] });
   vi.advanceTimersByTime(20_000);
   expect(shown(".card .status")).toContain("%dive answer ask_7 ANSWER");
   expect(buttonOf(page, "Approve").getAttribute("aria-disabled")).toBe("true");
@@ -191,4 +195,22 @@ test("nothing is left behind when the view goes", () => {
   vi.advanceTimersByTime(20_000);
   expect(heard).toHaveLength(before);
   expect(page.children).toHaveLength(0);
+});
+
+test("nothing of a run stays when the kernel shows another one in the same view", () => {
+  const failed = { ...HEADER, status: "failed", live: false, ended_us: 9_000_000, execution_id: "run_1" };
+  begin({ header: failed, failures: { total: 1, kept: "", shown: [] } });
+  const first = heard.findLast((message) => message.type === "hello")?.view ?? "";
+  const completed = { ...HEADER, workflow: "again", status: "completed", live: false, ended_us: 9_000_000, execution_id: "run_2" };
+  heard = [];
+  say(welcome(ROWS.slice(0, 1), { view: first, feed: "other", header: completed }));
+  expect(shown(".db-status")).toBe("✓ completed");
+  expect(page.querySelectorAll(".db-status")).toHaveLength(1);
+  const hello = heard.find((message) => message.type === "hello");
+  expect(hello?.view).not.toBe(first);
+  expect(heard).toContainEqual({ type: "bye", view: first });
+  // What the kernel still says to the view before is not taken.
+  say(welcome(ROWS, { view: first, feed: "feed", header: failed }));
+  say(delta([], { feed: "feed", header: failed }));
+  expect(shown(".db-status")).toBe("✓ completed");
 });

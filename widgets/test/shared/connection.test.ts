@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { ToBrowser, ToKernel } from "../../src/protocol";
+import type { ToBrowser, ToKernel, Welcome } from "../../src/protocol";
 import { Connection } from "../../src/shared/connection";
 import { Model } from "../../src/shared/model";
 import { delta, welcome } from "../blocks";
@@ -135,6 +135,25 @@ test("a view that was forgotten meanwhile takes over what it has missed, but no 
   expect(model.last).toBe(15);
   kernel.say(welcome([], { view: kernel.view(), since: 0, last: 99 }));
   expect(model.last).toBe(15);
+});
+
+test("a delta of another feed leads to a hello that names the feed of the view, and changes nothing", () => {
+  greet();
+  kernel.say(delta([], { feed: "other", after: 10, last: 11 }));
+  expect(kernel.heard.at(-1)).toMatchObject({ type: "hello", feed: "feed", since: 10 });
+  expect(model.last).toBe(10);
+});
+
+test("a welcome of another feed, said without a hello, is passed on and leaves the model as it is", () => {
+  connection.close();
+  const others: Welcome[] = [];
+  connection = new Connection(kernel, model, undefined, (other) => others.push(other));
+  const view = kernel.heard.findLast((message) => message.type === "hello")?.view ?? "";
+  kernel.say(welcome([{ id: 0, start: 0, end: 1 }], { view }));
+  const other = welcome([], { view, feed: "other", last: 3 });
+  kernel.say(other);
+  expect(others).toEqual([other]);
+  expect([model.feed, model.last]).toEqual(["feed", 10]);
 });
 
 test("a kernel that is gone is noticed although nobody does anything, and its return as well", () => {

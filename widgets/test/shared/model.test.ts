@@ -36,6 +36,17 @@ test("time goes on between messages while the execution is driven", () => {
   expect(model.now()).toBe(0);
 });
 
+test("the wall clock advances whatever the run does", () => {
+  const now = { at: 0 };
+  const model = modelOf(now);
+  for (const header of [HEADER, { ...HEADER, live: false, doing: "waited" as const, commands: [] }, { ...HEADER, live: false, ended_us: 5 }]) {
+    model.delta(delta([], { header }));
+    const before = model.wallClock();
+    now.at += 250;
+    expect(model.wallClock() - before).toBe(250_000);
+  }
+});
+
 test("streamed text is put together, twice told parts count once, a gap shows", () => {
   const model = modelOf();
   const tell = (at: number, text: string): void => {
