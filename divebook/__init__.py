@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from divebook.steps.actions import action
     from divebook.steps.function import Context
 
+    last: Run
+    """The run that a cell or a function of this session has started or continued last, also if it has failed."""
+
 # Public names by module. The table repeats the imports above, which only type checkers execute, because `import
 # divebook` shall not load all these modules.
 _NAMES = {
@@ -58,6 +61,8 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
+_LAST = "last"
+"""Name of the last run of the session. It is not in `__all__`: ``from divebook import last`` would keep one run."""
 _SUBPACKAGES = (
     "agents",
     "config",
@@ -142,6 +147,10 @@ def __getattr__(name: str) -> Any:
     # `import divebook` is enough to use a subpackage: ``divebook.stores.open_store(...)``.
     if name in _SUBPACKAGES:
         return importlib.import_module(f"divebook.{name}")
+    # Another run at each access, so it is not stored.
+    if name == _LAST:
+        last: Run = importlib.import_module("divebook.notebook.session_functions").last_run()
+        return last
     if name not in _HOMES:
         raise AttributeError(f"module 'divebook' has no attribute {name!r}{_present_name(name)}")
     # Python calls this only for a name that the module lacks. Once stored, the name is found without this function.
@@ -162,7 +171,7 @@ def _present_name(name: str) -> str:
 
 def __dir__() -> list[str]:
     # Completion in notebooks offers the public names, also those that are not loaded yet.
-    return sorted({*__all__, *_SUBPACKAGES})
+    return sorted({*__all__, *_SUBPACKAGES, _LAST})
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

@@ -14,6 +14,7 @@ Methods import heavy modules when they run, because ``%load_ext divebook`` must 
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import selectors
@@ -43,7 +44,14 @@ from divebook.notebook.commands import (
     print_answer,
 )
 from divebook.notebook.run_in_cell import await_in_cell, immediate, show_in_background, show_while_running, wait_in_cell
-from divebook.notebook.shell_state import FrontEnd, line_in_cell, notebook_of, present_front_end, user_variables
+from divebook.notebook.shell_state import (
+    FrontEnd,
+    assigned_name,
+    line_in_cell,
+    notebook_of,
+    present_front_end,
+    user_variables,
+)
 from divebook.report.hints import advised
 
 if TYPE_CHECKING:
@@ -197,12 +205,29 @@ class DiveMagics(Magics):
             # Some of these methods also return frames and plans: ``%dive resume`` with several ids or with ``--plan``.
             if not isinstance(result, Run | CodeChangedError):
                 return immediate(result) if is_awaited else result
+            name = assigned_name(self.shell)
+            note = functools.partial(self._note_run, name=name, keeps_data=False if arguments.has("no-data") else None)
+            if isinstance(result, Run):
+                note(result)
             # With ``--background`` there are no buttons, so that `_run_or_choice` has made the choice.
             if arguments.has("background") and not isinstance(result, CodeChangedError):
-                return show_in_background(result, arguments, front_end, is_awaited=is_awaited)
+                return show_in_background(result, front_end, is_awaited=is_awaited)
             if is_awaited:
-                return await_in_cell(result, arguments, front_end)
-            return wait_in_cell(result, arguments, front_end)
+                return await_in_cell(result, arguments, front_end, note)
+            return wait_in_cell(result, arguments, front_end, note)
+
+    def _note_run(self, run: Run, *, name: str, keeps_data: bool | None) -> None:
+        """Note the run of a cell as soon as it is known: in the variable `name`, unless it is empty, and as the last
+        run of the session.
+
+        The cell assigns the variable only if the run does not fail, and most of all a failed run is looked at. With
+        `keeps_data` false, the notebook does not contain the data for a replay of the run; with None, the settings
+        decide.
+        """
+        run.keeps_data = keeps_data
+        self._session.last = run
+        if name and self.shell is not None:
+            self.shell.user_ns[name] = run
 
     def _run_or_choice(self, sub_command: Command, arguments: Arguments, front_end: FrontEnd) -> Result:
         """Run a sub-command and return its result. If the sub-command would repeat a run whose code has changed, return

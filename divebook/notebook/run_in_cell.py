@@ -4,7 +4,7 @@ raise.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from divebook.errors import CodeChangedError, ExecutionCancelledError, ExecutionFailedError
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from divebook.runtime.run import Run
 
 
-def show_in_background(run: Run, arguments: Arguments, front_end: FrontEnd, *, is_awaited: bool) -> Any:
+def show_in_background(run: Run, front_end: FrontEnd, *, is_awaited: bool) -> Any:
     """Show a run that continues in the background after the cell has ended. Return the run, or a coroutine that returns
     it if the cell awaits the magic.
     """
-    _set_data_option(run, arguments)
     # `leave` saves the report at once, because the cell ends now.
     if front_end.shows_widgets:
         show_live(run, front_end).leave()
@@ -41,12 +40,16 @@ def show_while_running(run: Run, front_end: FrontEnd) -> Run:
 
 
 def await_in_cell(
-    run_or_choice: Run | CodeChangedError, arguments: Arguments, front_end: FrontEnd
+    run_or_choice: Run | CodeChangedError,
+    arguments: Arguments,
+    front_end: FrontEnd,
+    on_choice: Callable[[Run], object],
 ) -> Coroutine[Any, Any, Run]:
     """Return a coroutine that waits until a run has ended or has to wait for a person, and then returns the run or
     raises its error (`cell_outcome`).
 
-    For a `CodeChangedError` the coroutine first shows the choices, and then waits for the run of the choice.
+    For a `CodeChangedError` the coroutine first shows the choices, calls `on_choice` with the run of the choice, and
+    then waits for that run.
     """
     from divebook.notebook.cells import short_errors
     from divebook.notebook.code_change_choice import await_choice
@@ -57,23 +60,30 @@ def await_in_cell(
         with short_errors():
             if isinstance(run_or_choice, CodeChangedError):
                 run = await await_choice(run_or_choice)
+                on_choice(run)
             else:
                 run = run_or_choice
-            # The run of a choice is known only here.
-            _set_data_option(run, arguments)
             await await_run(run, front_end)
             return cell_outcome(run, arguments, front_end)
 
     return finish()
 
 
-def wait_in_cell(run_or_choice: Run | CodeChangedError, arguments: Arguments, front_end: FrontEnd) -> Run:
+def wait_in_cell(
+    run_or_choice: Run | CodeChangedError,
+    arguments: Arguments,
+    front_end: FrontEnd,
+    on_choice: Callable[[Run], object],
+) -> Run:
     """Wait like `await_in_cell`, but block: for cells that cannot await."""
     from divebook.notebook.code_change_choice import wait_for_choice
 
     # The caller has set up short errors for this thread already.
-    run = wait_for_choice(run_or_choice) if isinstance(run_or_choice, CodeChangedError) else run_or_choice
-    _set_data_option(run, arguments)
+    if isinstance(run_or_choice, CodeChangedError):
+        run = wait_for_choice(run_or_choice)
+        on_choice(run)
+    else:
+        run = run_or_choice
     wait_for_run(run, front_end)
     return cell_outcome(run, arguments, front_end)
 
@@ -99,13 +109,15 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
     if run.state.status == WAITING:
         return _outcome_of_waiting(run, front_end, strict=arguments.has("strict"))
     if run.status not in (FAILED, CANCELLED) or arguments.has("no-check"):
+        # A run that had completed before has no live view in this cell. It is shown all the same: a cell that assigns
+        # the run to a variable has no value, and would be empty.
+        if front_end.shows_widgets and run.shown_in != front_end.count:
+            _show(run, front_end)
         return run
-    from IPython.display import display
-
     from divebook.notebook.cells import error_lines, show_as
 
     # The report shows how far the run came. An error alone would hide it.
-    display(run)  # type: ignore[no-untyped-call]
+    _show(run, front_end)
     error: ExecutionCancelledError | ExecutionFailedError
     if run.status == CANCELLED:
         error = ExecutionCancelledError(run.id, run.error or "")
@@ -132,21 +144,18 @@ def _outcome_of_waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
         raise error
     # Without a live view, the saved report shows the questions and the commands that answer them.
     if run.open_questions and not front_end.shows_widgets:
-        from IPython.display import display
-
-        display(run)  # type: ignore[no-untyped-call]
-        # The run may be the last value of the cell. It is then not displayed twice.
-        run.shown_in = front_end.count
+        _show(run, front_end)
     else:
         print_answer("\n".join(waiting_lines(run)))
     return run
 
 
-def _set_data_option(run: Run, arguments: Arguments) -> None:
-    """Apply the option ``--no-data`` to a run: with it, the notebook does not contain the data for a replay of the run.
-    Without the option, the settings decide.
-    """
-    run.keeps_data = False if arguments.has("no-data") else None
+def _show(run: Run, front_end: FrontEnd) -> None:
+    """Display a run in the cell. If the run is also the last value of the cell, it is not displayed twice."""
+    from IPython.display import display
+
+    display(run)  # type: ignore[no-untyped-call]
+    run.shown_in = front_end.count
 
 
 async def immediate(value: Any) -> Any:

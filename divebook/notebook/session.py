@@ -145,6 +145,8 @@ class Session:
         """Versions of the functions, by execution id, for which a person chose to keep a run of older versions."""
         self.streams_text = False
         """True if models stream text from the start of a run, because its view appears a moment later."""
+        self.last: Run | None = None
+        """The run that was started or continued last, also if it has failed; see `divebook.last`."""
 
     @property
     def environment(self) -> Environment:
@@ -349,6 +351,7 @@ class Session:
         environment = self.over(store)
         run = environment.start(self.workflow(workflow), inputs, **options)
         run.answers = answers
+        self.last = run
         return run
 
     def start_at(

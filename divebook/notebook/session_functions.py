@@ -558,7 +558,21 @@ def resume(run: Run | str, *, store: str | None = None) -> Run:
     """Resume a run where its log ends. Returns at once; `wait` for the end."""
     drive = driving.resume_runs(_call(store), [id_of(run, "run")])
     assert isinstance(drive, driving.Drive), "one run, without a plan"  # noqa: S101
-    return drive.begin()
+    resumed = current_session().last = drive.begin()
+    return resumed
+
+
+def last_run() -> Run:
+    """Return the run of the session that was started or continued last: the value of ``divebook.last``.
+
+    Raises
+    ------
+    AttributeError
+        The session has no run yet.
+    """
+    if (run := current_session().last) is None:
+        raise AttributeError("divebook.last: this session has not started or continued a run yet")
+    return run
 
 
 # --- a question to an agent: a workflow of one step, so that it is recorded and shown like any run -------------------

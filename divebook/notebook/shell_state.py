@@ -6,11 +6,14 @@ The module imports little, because ``%load_ext divebook`` imports it.
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import linecache
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from IPython import get_ipython
@@ -18,6 +21,8 @@ from IPython import get_ipython
 from divebook.runtime.errors import CodeCell
 
 _NOTHING = object()
+_MAGIC_CALLS = ("get_ipython().run_line_magic", "get_ipython().run_cell_magic")
+"""Functions whose calls IPython writes in place of magics."""
 # Entries are never removed: a traceback may name any cell of the session.
 _IDS: dict[int, str] = {}
 """Cell id of the front end by the execution count of the cell."""
@@ -41,7 +46,9 @@ def line_in_cell(shell: Any) -> tuple[int, str] | None:
 
     None if the cell has only one line, or if no cell runs. Errors then name the line only in cells with several lines.
     """
-    number = _line_number(shell)
+    # The innermost frame of a cell counts: a line of a function in a cell, not the line that called it.
+    frame = _frame_in_cell(shell)
+    number = None if frame is None else frame.f_lineno
     history = getattr(shell, "history_manager", None)
     # `line_in_cell` is called while the cell runs, so the cell is the last input.
     source = history.input_hist_raw[-1] if history is not None and history.input_hist_raw else ""
@@ -51,18 +58,37 @@ def line_in_cell(shell: Any) -> tuple[int, str] | None:
     return number, lines[number - 1]
 
 
-def _line_number(shell: Any) -> int | None:
-    """Return the number of the cell line that is running: that of the innermost Python frame whose code is in a cell.
-    None if the stack has no such frame.
+def assigned_name(shell: Any) -> str:
+    """Return the name of the variable to which the running statement of a cell assigns the value of a magic: ``r`` for
+    ``r = %dive run triage``. Return an empty string for any other statement.
     """
+    frame = _frame_in_cell(shell)
+    # Only a statement of the cell itself assigns a variable of the user, and only if its value is the call alone.
+    if frame is None or frame.f_globals is not shell.user_ns or frame.f_locals is not frame.f_globals:
+        return ""
+    try:
+        cell = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+    except SyntaxError:  # IPython allows ``await`` and more outside of functions
+        return ""
+    for statement in ast.walk(cell):
+        if isinstance(statement, ast.Assign) and statement.lineno <= frame.f_lineno <= (statement.end_lineno or 0):
+            value = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
+            is_magic = isinstance(value, ast.Call) and ast.unparse(value.func) in _MAGIC_CALLS
+            target, *others = statement.targets
+            if is_magic and isinstance(target, ast.Name) and not others:
+                return target.id
+    return ""
+
+
+def _frame_in_cell(shell: Any) -> FrameType | None:
+    """Return the innermost Python frame whose code is in a cell. None if the stack has no such frame."""
     # IPython gives each cell a file name of its own, and `format_code_name` returns None for all other names.
     name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
-    frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
-    while name_of is not None and frame is not None:
-        if name_of(frame.f_code.co_filename) is not None:
-            # The innermost frame comes first: a line of a function in a cell counts, not the line that called it.
-            return frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
+    while frame is not None:
+        if name_of is not None and name_of(frame.f_code.co_filename) is not None:
+            return frame
+        frame = frame.f_back
     return None
 
 

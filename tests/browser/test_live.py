@@ -51,6 +51,11 @@ def approve(lab, index):
     lab.output(index).locator("article.card").get_by_role("button", name="Approve", exact=True).click()
 
 
+SHORT = """\
+%%dive workflow short
+Steps:
+  - {Name: add, Script: 1 + 1, Store: n}
+"""
 EXPIRING = """\
 %%dive workflow expiring
 Steps:
@@ -117,6 +122,17 @@ def test_a_question_is_answered_after_its_cell_has_ended(lab):
     notebook.run_through(3)
     notebook.see(3, "then completed")
     assert notebook.calls("ended") == ["before", "after"]
+
+
+def test_a_cell_that_assigns_a_completed_run_shows_it_again(lab):
+    notebook = lab(SHORT, "run = %dive run short", "run.status, divebook.last is run")
+    notebook.run_through(1)
+    for _ in range(2):
+        notebook.run_through(2)
+        notebook.output(2).get_by_text("1 variable").wait_for()
+    assert "this cell's run had completed" in notebook.output(2).inner_text()
+    notebook.run_through(3)
+    notebook.output(3).get_by_text("('completed', True)").wait_for()
 
 
 def test_the_time_of_a_question_runs_down_while_its_run_waits(lab):

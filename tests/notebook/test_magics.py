@@ -199,6 +199,55 @@ def test_a_failed_run_is_shown_and_fails_its_cell(cell):
         cell(f"%dive resume {execution_id}")
 
 
+FAILING = "%%dive workflow w\nSteps:\n  - {Name: s, Script: 1 / 0}\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "r = %dive run w",
+        "r = %dive run w --new",
+        "if True:\n    r = %dive run w",
+        "before = 1\nr = %dive run w\nafter = 1",
+    ],
+)
+def test_a_failed_run_is_bound_to_its_variable_and_is_the_last_one(cell, line):
+    cell(FAILING)
+    with pytest.raises(ExecutionFailedError) as caught:
+        cell(line)
+    run, _ = cell("r")
+    assert (run.id, run.status) == (caught.value.run_id, "failed")
+    assert cell("import divebook\ndivebook.last is r")[0]
+    # It replaces the run of before.
+    with pytest.raises(ExecutionFailedError):
+        cell("r = %dive run w --new")
+    assert cell("r.id")[0] != run.id
+
+
+@pytest.mark.parametrize("line", ["a, b = 1, %dive run w", "%dive run w", "r = [1, 2]\n%dive run w"])
+def test_only_a_statement_that_assigns_the_run_binds_a_variable(cell, line):
+    cell(FAILING)
+    cell("r = b = 1")
+    with pytest.raises((ExecutionFailedError, SyntaxError)):
+        cell(line)
+    assert cell("r, b")[0] in ((1, 1), ([1, 2], 1))
+
+
+def test_a_run_that_waits_is_in_its_variable_although_its_cell_fails(cell):
+    cell("%%dive workflow w\nSteps:\n  - {Name: s, Ask: ok?}\n")
+    with pytest.raises(ExecutionWaitingError):
+        cell("r = %dive run w --strict")
+    assert cell("r.status")[0] == "waiting"
+
+
+def test_a_session_without_a_run_has_no_last_one(cell):
+    with pytest.raises(AttributeError, match=r"divebook\.last: this session has not started or continued a run yet"):
+        cell("import divebook\ndivebook.last")
+    assert cell("hasattr(divebook, 'last')")[0] is False
+    run, _ = cell("divebook.run('Workflows: [{Name: w, Steps: [{Name: s, Script: 1, Store: n}]}]')")
+    assert cell("divebook.last")[0] is run
+
+
 def test_a_failed_run_is_a_value_where_that_is_asked_for(cell):
     cell("%%dive workflow w\nSteps:\n  - {Name: s, Script: 1 / 0}\n")
     run, printed = cell("%dive run w --no-check")
