@@ -7,6 +7,7 @@ from the declaration. Options that every sub-command has (``--store``), or every
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import sys
@@ -22,7 +23,7 @@ from divebook.commands.command import Command as DeclaredCommand
 from divebook.commands.table import COMMANDS as TABLE
 from divebook.commands.table import spelled_in_notebook
 from divebook.definitions.yaml_text import BRACKETS, QUOTES, value_typed
-from divebook.errors import nearest
+from divebook.errors import DefinitionError, nearest
 from divebook.text.format import visible
 from divebook.text.redaction import one_line, shared
 
@@ -40,6 +41,8 @@ _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 # IPython replaces ``$name`` and ``{name}``. ``$(...)``, ``$[...]`` and ``${...}`` look as if they were replaced too.
 # Doubled braces (``{{name}}``) stay as they are.
 _REPLACED_BY_IPYTHON = re.compile(r"\$(?:[^\W\d]|[(\[{$])|(?<!\{)\{[^\W\d][^{}:]*\}(?!\})")
+_VALUE_INSIDE = re.compile(r"\$\{([^{}]+)\}|\$([^\W\d]\w*)|(?<!\{)\{([^\W\d][^{}]*)\}(?!\})")
+"""Pattern of what people write in a text for the value of a variable; one of its groups is the expression."""
 _CALCULATION = re.compile(r"\$[\d.]+(?:[-+*/%]+[\d.]+)+")
 _MAX_SHOWN = 60
 """Maximum number of characters of a text or message that an error quotes."""
@@ -164,29 +167,71 @@ def refuse_inside(what: str, text: str) -> None:
 
 def _advice(text: str) -> str:
     """Return the last part of an error message about a text such as ``{name}`` or ``[a, b]``. It explains how to write
-    the text as a Python expression, and how to write it as a literal text.
+    the text as a Python expression, and how to write it as a literal text. What it says to write is accepted in place
+    of the text.
     """
+    key = _LONG_KEY.match(text)
+    name = "" if key is None else key[0]
+    value = text[len(name) :]
     # "{city}" -> "write $city for the value, or '{city}' for that text"
-    match = re.fullmatch(r"\$?\{([^{}]+)\}", text) or re.fullmatch(r"[\"]?\$+([\w.]+)[\"]?", text)
-    if match:
-        return f"write ${match[1]} for the value, or '{text.strip(chr(34))}' for that text"
+    match = re.fullmatch(r"\$?\{([^{}]+)\}", value) or re.fullmatch(r"[\"]?\$+([\w.]+)[\"]?", value)
+    try:
+        plain = value.strip('"') if match else _unquoted(value)
+    except DefinitionError:  # double quotes in which a backslash has no meaning
+        plain = value[1:-1]
+    # YAML has control characters in double quotes only, in which divebook looks for variables as well.
+    literal = name + single_quoted(plain if plain.isprintable() else value[1:-1])
+    if match and not name and _is_one_expression(f"${match[1]}"):
+        return f"write ${match[1]} for the value, or {literal} for that text"
     # "[$a, $b]" -> "write Python after a dollar, $[a, b], or quote the text in it"
-    if text[:1] in "[{":
-        return f"write Python after a dollar, {'$[a, b]' if text[0] == '[' else '$dict(a=b)'}, or quote the text in it"
-    bare = text.strip('"')
+    if value[:1] in "[{" and value[:1]:
+        return f"write Python after a dollar, {'$[a, b]' if value[0] == '[' else '$dict(a=b)'}, or quote the text in it"
     # "${city}.txt" -> 'write $f"{city}.txt" for the value'
-    python = re.sub(r"\$\{?([^\W\d]\w*)\}?", r"{\1}", bare)
-    return f"write $f\"{python}\" for the value, or '{bare}' for that text"
+    python = f"${_f_string(name + plain)}"
+    if _is_one_expression(python):
+        return f"write {python} for the value, or {literal} for that text"
+    return f"write {literal} for that text, or give a text of Python: $text"
+
+
+def _f_string(text: str) -> str:
+    """Return the f-string that has the values of ``$name``, ``${...}`` and ``{name}`` in place of these parts."""
+    quote = "'" if '"' in text and "'" not in text else '"'
+
+    def escaped(part: str) -> str:
+        return part.replace("\\", r"\\").replace(quote, f"\\{quote}").replace("{", "{{").replace("}", "}}")
+
+    parts = []
+    end = 0
+    for match in _VALUE_INSIDE.finditer(text):
+        parts += [escaped(text[end : match.start()]), f"{{{match[match.lastindex or 0]}}}"]
+        end = match.end()
+    return "".join([f"f{quote}", *parts, escaped(text[end:]), quote])
+
+
+def _is_one_expression(word: str) -> bool:
+    """Return whether a word of a line is one Python expression."""
+    try:
+        ast.parse(word[1:], mode="eval")
+        return is_expression(word) and split(word) == [word]
+    except (SyntaxError, UsageError):
+        return False
+
+
+def single_quoted(text: str) -> str:
+    """Return a text in single quotes, as YAML reads it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _unquoted_parts(text: str) -> Iterable[str]:
     """Yield the parts of a word of a ``%dive`` line that are not in single quotes.
 
-    A quote counts only at the start of the text or, in brackets, at the start of a value.
+    A quote counts only at the start of the text, after ``key=``, or, in brackets, at the start of a value.
     """
-    if text[:1] == "'":
+    key = _LONG_KEY.match(text)
+    value = text if key is None else text[key.end() :]
+    if value[:1] == "'":
         return
-    if text[:1] not in {"[", "{"}:
+    if value[:1] not in {"[", "{"}:
         yield text
         return
     # The white space, comma, colon or bracket before a quote shows that a value starts there. ``O'Brien`` has no such

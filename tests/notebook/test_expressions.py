@@ -1,11 +1,14 @@
 """What looks like Python on the line of a magic is Python, or is refused with what to write: it never becomes text."""
 
+import ast
+import random
 import re
 
 import pytest
 from IPython.core.error import UsageError
 
 from divebook.errors import DivebookError
+from divebook.notebook.commands import is_expression, refuse_inside, split
 from divebook.notebook.magics import COMMANDS
 from divebook.notebook.session import current_session
 
@@ -190,3 +193,44 @@ def test_the_name_of_a_definition_may_be_an_expression(cell):
     assert "two" in current_session().environment.definitions.workflows
     with pytest.raises((UsageError, DivebookError), match=r"write \$name"):
         cell("%%dive workflow {name}\nSteps: [{Name: a, Script: 1}]")
+
+
+def test_what_a_refused_text_says_to_write_is_accepted():
+    """Random texts: each hint is one word of the line, and is taken where the text was refused."""
+    chance = random.Random(5)
+    parts = ["a", "b", "$", "{", "}", "{a}", "${a}", "$a", "'", '"', ".", ":", "/", "\\", "é", "=", "x="]
+    tried = 0
+    while tried < 3000:
+        text = "".join(chance.choices(parts, k=chance.randint(1, 7)))
+        message = refusal_of(text)
+        # A list or mapping gets another hint, as its parts may all need a change.
+        if message is None or "after a dollar" in message:
+            continue
+        tried += 1
+        hints = re.search(r"; write (?:(\$.*?) for the value, or )?(.*?) for that text", message).groups()
+        for hint in filter(None, hints):
+            assert split(hint) == [hint], (text, hint)
+            if is_expression(hint):
+                ast.parse(hint[1:], mode="eval")
+            else:
+                assert refusal_of(hint) is None, (text, hint)
+
+
+def refusal_of(text):
+    """Return the error text for a word of a line whose variables are not replaced; None for any other text."""
+    try:
+        if split(text) == [text] and not is_expression(text):
+            refuse_inside("it", text)
+    except UsageError as error:
+        return str(error) if "nothing is replaced" in str(error) else None
+    return None
+
+
+def test_a_text_of_a_step_that_holds_a_template_is_refused_with_what_to_write(cell):
+    cell(PLAIN)
+    cell("run = %dive run plain n=1")
+    with pytest.raises(UsageError) as caught:
+        cell('%dive what-if $run --prompt step="One word for: ${n}.text"')
+    assert str(caught.value).endswith(
+        "write $f\"step=One word for: {n}.text\" for the value, or step='One word for: ${n}.text' for that text"
+    )
