@@ -523,6 +523,10 @@ class Invocation:
     waits: bool = True
     """False if a command that continues several runs is not to wait for them."""
 
+    last_run: Run | None = None
+    """The run that the session has started or continued last. A call without a run means it, if it is in the store of
+    the call."""
+
     open_store: Callable[[], EventStore] | None = None
     """Opens the store alone, which is quicker; None where the environment is open anyway, as in a session."""
 
@@ -541,7 +545,8 @@ class Invocation:
         self.printer(text, style)
 
     def run(self, name: str | None, *, with_definitions: bool = False) -> Run:
-        """Return the run that a call names by the beginning of its id; without a name, the newest run.
+        """Return the run that a call names by the beginning of its id; without a name, the last run of the session, or
+        the newest run of the store. A session that has no run in the store is told which run that is.
 
         Parameters
         ----------
@@ -553,18 +558,29 @@ class Invocation:
         NotFoundError
             The store does not have the run, or has no run at all.
         """
-        from divebook.projections.summary import newest_run
-
-        if name is None:
-            newest = newest_run(self.environment.store)
-            if newest is None:
-                message = f"there are no runs yet; {advised('run NAME')} starts one"
-                raise NotFoundError("run", "the newest one", message=message)
-            name = newest.execution_id
+        name = self._default_run() if name is None else name
         run = self.environment.run_of(name)
         if with_definitions:
             self.add_definitions(run.workflow.dialect)
         return run
+
+    def _default_run(self) -> str:
+        """Return the id of the run that a call without a run means."""
+        from divebook.projections.summary import newest_run
+        from divebook.text.format import local_time
+
+        last = self.last_run
+        if last is not None and last.store is self.environment.store:
+            return last.id
+        newest = newest_run(self.environment.store)
+        if newest is None:
+            message = f"there are no runs yet; {advised('run NAME')} starts one"
+            raise NotFoundError("run", "the newest one", message=message)
+        # In a shell the help says so. A session may be expected to mean a run of its own.
+        if self.interface != SHELL:
+            began = f"{newest.workflow_name}, started {local_time(newest.created_at)}"
+            self.print_note(f"the newest run of the store, {newest.execution_id} ({began})")
+        return newest.execution_id
 
     def add_definitions(self, dialect: Dialect | None = None) -> None:
         """Add the definitions of the file that the call names to the environment; without a file, do nothing."""

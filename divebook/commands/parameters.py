@@ -27,7 +27,12 @@ Tools = Literal["recorded", "read-only", "live"]
 
 RunId = Annotated[str, word("RUN", "The run; the beginning of its id is enough.", completes="run")]
 RunOrNewest = Annotated[
-    str | None, word("RUN", "The run; the beginning of its id is enough; by default the newest.", completes="run")
+    str | None,
+    word(
+        "RUN",
+        "The run; the beginning of its id is enough; by default the newest, and in a notebook the last of the session.",
+        completes="run",
+    ),
 ]
 RunIds = Annotated[list[str], word("RUN", "Runs; the beginning of an id is enough.", completes="run")]
 OptionalRunIds = Annotated[list[str] | None, word("RUN", "Runs; the beginning of an id is enough.", completes="run")]

@@ -265,6 +265,7 @@ class DiveMagics(Magics):
             objects=objects_of(arguments),
             variables=arguments.names.variables,
             waits=not arguments.has("background"),
+            last_run=self._session.last,
         )
         values = values_of(declared, arguments)
         # A saved notebook, and a file in a live session, are opened by the notebook itself.

@@ -136,7 +136,14 @@ def environment() -> Environment:
 
 def _call(store: str | None) -> Invocation:
     """Return the call of a command by a Python function, in the session and over a store."""
-    return Invocation(PYTHON, lambda: current_session().over(store), lambda text, _style: print_answer(text), store)
+    session = current_session()
+    return Invocation(
+        PYTHON,
+        lambda: session.over(store),
+        lambda text, _style: print_answer(text),
+        store,
+        last_run=session.last,
+    )
 
 
 @_short_in_ipython

@@ -499,6 +499,9 @@ class Asked(TypedDict):
     question: QuestionView
     cell: str
     """Id of the notebook cell that started the execution; empty if no cell started it."""
+    trial_of: str
+    """``what-if`` or ``trial`` for an execution that examines another one, which goes on without an answer; empty for
+    any other execution."""
 
 
 class Inbox(TypedDict):

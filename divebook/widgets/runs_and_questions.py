@@ -29,6 +29,7 @@ from divebook.events.catalog import (
     ENQUEUED,
     FAILED,
     RUNNING,
+    UNCOUNTED,
     WAITING,
     ExecutionCancelled,
     ExecutionCompleted,
@@ -196,7 +197,9 @@ class InboxFeed:
                 self._questions[name] = Asked(**{**entry, "question": withdrawn})
 
     def _take(self, execution: Run) -> None:
-        badge = badge_of(self.environment.store.record(execution.id))
+        record = self.environment.store.record(execution.id)
+        badge = badge_of(record)
+        trial_of = badge if record.origin in UNCOUNTED else ""
         workflow = badged(one_line(execution.workflow.name, 120), badge)
         for question in asked_questions(execution):
             address = address_of(execution.id, question)  # copies of an execution ask under the same ids
@@ -206,7 +209,7 @@ class InboxFeed:
             question_view = question_of(question._replace(id=address), execution.workflow.name)
             cell = str((execution.state.identity.get(CELL) or {}).get("cell") or "")
             self._questions[address] = Asked(
-                execution_id=execution.id, workflow=workflow, question=question_view, cell=cell
+                execution_id=execution.id, workflow=workflow, question=question_view, cell=cell, trial_of=trial_of
             )
 
     def _shown(self) -> tuple[dict[str, Asked], int]:

@@ -71,6 +71,17 @@ def test_questions_of_executions_that_ended_or_were_deleted_are_withdrawn():
     assert feed.is_over
 
 
+def test_a_question_of_a_what_if_is_marked_as_such():
+    world = environment()
+    real = asking(world, "w")
+    what_if = real.what_if()
+    feed = InboxFeed(world)
+    assert {entry["execution_id"]: entry["trial_of"] for entry in feed.frame()["asked"]} == {
+        real.id: "",
+        what_if.run.id: "what-if",
+    }
+
+
 def test_it_is_not_over_while_one_who_asked_may_ask_again():
     world = environment()
     execution = asking(world, "w", questions=2)

@@ -401,6 +401,8 @@ export interface Asked {
   question: QuestionView;
   /** Id of the notebook cell that started the execution; empty if no cell started it. */
   cell: string;
+  /** ``what-if`` or ``trial`` for an execution that examines another one, which goes on without an answer; empty for any other execution. */
+  trial_of: string;
 }
 
 /** The open questions of all executions of a store, sent to a view that starts or has missed a message. */

@@ -34,8 +34,8 @@ export class InboxState implements ChannelState {
 
   /** Apply a message of the kernel. */
   take({ asked, hidden, last, now_us }: Inbox | InboxDelta): void {
-    for (const { question, workflow, execution_id, cell } of asked) {
-      this.questions.set(question.interrupt_id, { ...question, asker: [workflow, execution_id], cell });
+    for (const { question, workflow, execution_id, cell, trial_of: trialOf } of asked) {
+      this.questions.set(question.interrupt_id, { ...question, asker: [workflow, execution_id], cell, trialOf });
     }
     this.hidden = hidden;
     this.last = last;

@@ -40,7 +40,9 @@ export function markTabs(openQuestions: OpenQuestions, locator: QuestionLocator,
   openQuestions.onChange.push(() => {
     const { open } = openQuestions;
     count = open.length;
-    const asking = new Set(open.map((openQuestion) => locator.locate(openQuestion)?.panel));
+    // A kernel reports the questions of all runs of its store. Only the notebook with the cell of the run asks.
+    const places = open.map((openQuestion) => locator.locate(openQuestion));
+    const asking = new Set(places.filter((place) => place !== undefined && place.cell >= 0).map((place) => place?.panel));
     tracker.forEach((panel) => { mark(panel, asking.has(panel)); });
     updateTitle();
   });

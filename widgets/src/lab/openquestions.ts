@@ -44,12 +44,15 @@ export class OpenQuestions {
     });
   }
 
-  /** Open questions, oldest first. Several kernels may report the same question. */
+  /**
+   * Open questions, oldest first. Several kernels may report the same question. Questions of what-ifs and trials are in the inbox
+   * and in the view of the run, but call nobody: the run that they examine goes on without an answer.
+   */
   get open(): OpenQuestion[] {
     const byId = new Map<string, { question: Question; kernels: Kernel[] }>();
     for (const [kernel, { questions }] of this.#inboxes) {
       for (const [id, question] of questions) {
-        if (question.status !== "pending") continue;
+        if (question.status !== "pending" || (question.trialOf ?? "") !== "") continue;
         const entry = byId.get(id);
         if (entry === undefined) byId.set(id, { question, kernels: [kernel] });
         else entry.kernels.push(kernel);

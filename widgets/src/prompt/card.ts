@@ -41,7 +41,8 @@ export class Card {
     this.question = question;
     this.#host = host;
     this.#onAnswered = onAnswered;
-    const { word, sign } = KINDS[question.kind];
+    const { sign } = KINDS[question.kind];
+    const word = kindOf(question);
     const badge = h("span", { class: "sign", "aria-hidden": "true" }, sign);
     const bodyId = newId();
     this.#body.id = bodyId;
@@ -288,6 +289,12 @@ function askerOf({ asker, path }: Question): HTMLElement[] {
   const element = paragraph("asker", [asker[0], branchOf(path)].filter((part) => part !== "").join(" · "));
   element.title = oneLine(asker[1], 80);
   return [element];
+}
+
+/** Return the kind of a question in words. */
+export function kindOf({ kind, trialOf = "" }: Question): string {
+  const { word } = KINDS[kind];
+  return trialOf === "" ? word : `${word} in a ${trialOf}`;
 }
 
 /** Return the workflow, branch and step that ask the question. */

@@ -8,6 +8,8 @@ export type Question = QuestionView & {
   asker?: readonly [string, string];
   /** The cell that started the execution, if known. */
   cell?: string;
+  /** "what-if" or "trial" if the execution only examines another one, which goes on without the answer; else empty. */
+  trialOf?: string;
 };
 
 /** Unsent input of a person, by field. */

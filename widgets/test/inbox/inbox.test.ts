@@ -21,7 +21,7 @@ afterEach(() => {
 });
 
 function asked(id: string, workflow: string, given: Parameters<typeof question>[0] = {}): Asked {
-  return { execution_id: `exec_${workflow}`, workflow, question: question({ interrupt_id: id, question: `${workflow}?`, ...given }), cell: "" };
+  return { execution_id: `exec_${workflow}`, workflow, question: question({ interrupt_id: id, question: `${workflow}?`, ...given }), cell: "", trial_of: "" };
 }
 
 function begin(all: Asked[], more: Partial<Inbox> = {}): void {
@@ -35,6 +35,11 @@ function change(all: Asked[], after = 1): void {
 
 const text = (): string => wire.page.textContent;
 const cards = (): HTMLElement[] => [...wire.page.querySelectorAll<HTMLElement>("article.card")];
+
+test("a card says that only a what-if asks", () => {
+  begin([{ ...asked("a", "audit"), trial_of: "what-if" }]);
+  expect(cards()[0]?.getAttribute("aria-label")).toMatch(/ in a what-if: audit\?$/);
+});
 
 test("each question is a card that names its workflow and execution", () => {
   expect(text()).toContain("connecting to the kernel");

@@ -39,6 +39,8 @@ beforeEach(() => {
 
 afterEach(() => { vi.unstubAllGlobals(); });
 
+let panels: Panel[] = [];
+
 class FakeKernel {
   readonly statusChanged = new Signal<string>();
   readonly disposed = new Signal<unknown>();
@@ -64,13 +66,13 @@ class FakeKernel {
 }
 
 function page(isWanted: boolean, ...kernels: FakeKernel[]): HTMLElement {
-  const panels = kernels.map((kernel) => ({
+  panels = kernels.map((kernel) => ({
     id: kernel.id,
     node: document.createElement("div"),
     title: { className: "" },
     isDisposed: false,
     sessionContext: { session: { kernel: kernel as unknown as Kernel }, kernelChanged: new Signal() },
-    content: { widgets: [], activeCellIndex: 0, scrollToItem: () => Promise.resolve() },
+    content: { widgets: [{ model: { id: `cell-${kernel.id}` }, node: document.createElement("div") }], activeCellIndex: 0, scrollToItem: () => Promise.resolve() },
   }) as unknown as Panel);
   const tracker: Tracker = { forEach: (visit) => { panels.forEach(visit); }, widgetAdded: new Signal<Panel>() };
   const notices = {
@@ -97,7 +99,7 @@ function page(isWanted: boolean, ...kernels: FakeKernel[]): HTMLElement {
 }
 
 function asked(id: string, run = "exec_1", given: Parameters<typeof question>[0] = {}): Asked {
-  return { execution_id: run, workflow: "audit", question: question({ interrupt_id: `${id}@${run}`, question: `${id}?`, ...given }), cell: "" };
+  return { execution_id: run, workflow: "audit", question: question({ interrupt_id: `${id}@${run}`, question: `${id}?`, ...given }), cell: "", trial_of: "" };
 }
 
 const texts = (): string[] => [...shown.values()].map(({ text }) => text);
@@ -114,6 +116,24 @@ test("a run that asks is told of once, however many kernels tell it, until it is
   for (const kernel of [one, other]) kernel.say({ type: "asked", after: 2, last: 3, now_us: 0, hidden: 0, asked: settled });
   other.say({ type: "inbox", view: other.sent[0]?.view, last: 4, now_us: 0, hidden: 0, asked: [] });
   expect([texts(), item.textContent, item.hidden]).toEqual([[], "", true]);
+});
+
+test("the question of a what-if calls nobody", () => {
+  const kernel = new FakeKernel("one");
+  const item = page(false, kernel);
+  kernel.begin([{ ...asked("Keep"), trial_of: "what-if" }]);
+  expect([texts(), item.textContent]).toEqual([[], ""]);
+});
+
+test("only the notebook with the cell that asks is marked", () => {
+  const [one, other] = [new FakeKernel("one"), new FakeKernel("other")];
+  page(false, one, other);
+  const [panelOne, panelOther] = panels;
+  const cell = "cell-one";
+  // Both kernels see the run, since both use the same store.
+  one.begin([{ ...asked("Keep"), cell }]);
+  other.begin([{ ...asked("Keep"), cell }]);
+  expect([panelOne?.title.className, panelOther?.title.className]).toEqual(["divebook-asked", ""]);
 });
 
 test("where the cell of a question has no card any more, the way there leads to that in the inbox", async () => {

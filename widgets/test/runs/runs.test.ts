@@ -172,7 +172,7 @@ test("what was asked about runs that are no longer listed is asked no more", () 
 test("questions stand beside the list and are answered in place", () => {
   show([run("order", { status: "waiting", stand: "1 question", questions: 1 })]);
   expect(text()).toContain("Nobody asks you anything");
-  wire.say({ type: "inbox", view: view(), last: 1, now_us: NOW, hidden: 0, asked: [{ execution_id: "order", workflow: "order", cell: "", question: question({ interrupt_id: "ask_1", kind: "confirmation", question: "Order it?" }) }] });
+  wire.say({ type: "inbox", view: view(), last: 1, now_us: NOW, hidden: 0, asked: [{ execution_id: "order", workflow: "order", cell: "", trial_of: "", question: question({ interrupt_id: "ask_1", kind: "confirmation", question: "Order it?" }) }] });
   expect(text()).toContain("? 1 for you");
   buttonOf(wire.page, "Approve").click();
   expect(wire.heard.at(-1)).toMatchObject({ type: "answer", interrupt_id: "ask_1", response: { approved: true } });
