@@ -1,9 +1,9 @@
 // Panel with the state of an execution at a position, the changes by its last event, and that event.
 
 import type { DetailEvent, PathView, StateView } from "../protocol";
-import { h, setText } from "../shared/dom";
+import { h, longText, setText } from "../shared/dom";
 import { button } from "../shared/element";
-import { formatCount } from "../shared/format";
+import { dollars, duration, formatCount, plural } from "../shared/format";
 import { truncate, valueText } from "../shared/values";
 import { oneLine } from "../shared/text";
 import { exactMoment } from "../shared/times";
@@ -18,7 +18,9 @@ const MOST_CELL = 400; // characters
 const SIGNS: Record<Row["kind"], string> = { added: "+", removed: "−", changed: "≠" };
 
 /** Parts of a state that are compared in the common table; others have tables of their own. */
-const OTHER_PARTS = ["status", "pending", "usage", "error"] as const;
+const OTHER_PARTS = ["status", "pending", "error"] as const;
+const NANOSECONDS = 1000; // per microsecond
+const NANODOLLARS = 1e9; // per dollar: a log counts costs in nanodollars, so that sums are exact
 const TABS = ["State and change", "Messages", "Event"] as const;
 type Cell = Node | string;
 type Values = Record<string, unknown>;
@@ -113,16 +115,32 @@ export class StatePanel {
 function eventParts(event: DetailEvent | null): HTMLElement[] {
   if (event === null) return [h("p", { class: "hint" }, "Before the first event.")];
   const title = `Event ${formatCount(event.sequence)}: ${eventName(event.event_type)}`;
-  return [h("p", {}, h("strong", {}, title)), h("p", { class: "hint" }, exactMoment(event.recorded_us)), valueBlock(event.data)];
+  const recorded = Object.entries(event.data);
+  const rows = recorded.filter(([, value]) => value !== null).map(([name, value]) => [name.replaceAll("_", " "), recordedCell(name, value)]);
+  return [h("p", {}, h("strong", {}, title)), h("p", { class: "hint" }, exactMoment(event.recorded_us)), table(["Field", "Value"], rows)];
+}
+
+/** Create the element of a field of an event. Durations are recorded in nanoseconds, costs in nanodollars. */
+function recordedCell(name: string, value: unknown): Cell {
+  if (name === "duration" && typeof value === "number") return duration(value / NANOSECONDS);
+  if ((name === "usage" || name === "reserved") && isCounts(value)) return Object.entries(value).map(usageText).join(", ");
+  if (typeof value !== "string") return cell(value);
+  return value.length <= MOST_CELL && !value.includes("\n") ? value : longText(value);
+}
+
+function isCounts(value: unknown): value is Record<string, number> {
+  return typeof value === "object" && value !== null && Object.values(value).every((count) => typeof count === "number");
 }
 
 /** Create the tables of the tab with the state. Without a state before, they show values only. */
 function stateParts(before: StateView | null, state: StateView): (Node | false)[] {
-  const usage = Object.entries(state.usage).map(([name, value]) => `${formatCount(value)} ${name.replaceAll("_", " ")}`);
-  const statusFacts = [state.status, ...usage];
+  const statusFacts = [state.status, ...Object.entries(state.usage).map(usageText)];
   const after = `After event ${formatCount(state.sequence)}`;
   const oldHead = headBefore(before, state);
-  const otherChanges = before === null ? [] : OTHER_PARTS.flatMap((part) => diff(before[part], state[part], part));
+  const otherChanges = before === null ? [] : [
+    ...OTHER_PARTS.flatMap((part) => diff(before[part], state[part], part)),
+    ...diff(usageOf(before), usageOf(state), ""),
+  ];
   const values = (name: string, old: Values | undefined, now: Values): HTMLElement => table(["", name, oldHead, after], valueRows(old, now));
   const envelope = envelopes(before, state);
   return [
@@ -142,6 +160,17 @@ function stateParts(before: StateView | null, state: StateView): (Node | false)[
   ];
 }
 
+/** Return one kind of consumption as text, such as "12 requests" or "$0.05". */
+function usageText([name, value]: [string, number]): string {
+  return name === "cost" ? dollars(value / NANODOLLARS) : plural(value, name.replaceAll("_", " ").replace(/s$/, ""));
+}
+
+/** Return the consumption by what was consumed, in the units of people. */
+function usageOf({ usage }: StateView): Values {
+  const entries = Object.entries(usage).map(([name, value]): [string, number] => (name === "cost" ? ["cost in $", value / NANODOLLARS] : [name.replaceAll("_", " "), value]));
+  return Object.fromEntries(entries);
+}
+
 /** Return the head of the column with earlier values. */
 function headBefore(before: StateView | null, state: StateView): string {
   if (before === null) return "Before";
@@ -154,7 +183,7 @@ function inputTable(inputs: Values): HTMLElement {
 }
 
 function isSame(before: StateView, after: StateView): boolean {
-  return (["variables", "outputs", "paths", ...OTHER_PARTS] as const).every((part) => diff(before[part], after[part]).length === 0);
+  return (["variables", "outputs", "paths", "usage", ...OTHER_PARTS] as const).every((part) => diff(before[part], after[part]).length === 0);
 }
 
 /** Return a row for each value, with its earlier value if it differs, followed by rows for the differences inside it. */

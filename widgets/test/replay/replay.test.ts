@@ -1,3 +1,4 @@
+import { StatePanel } from "../../src/replay/state";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { EventBlock, StateView } from "../../src/protocol";
 import { diff } from "../../src/replay/diff";
@@ -167,6 +168,19 @@ test("stepping shows the state and what changed", async () => {
   expect(document.querySelector(".place")?.textContent).toBe("event 0 of 100");
   press("End");
   expect(document.querySelector("[aria-selected=true]")?.getAttribute("data-place")).toBe("100");
+});
+
+test("costs and durations of a position are in the units of people", () => {
+  const usage = { requests: 1, input_tokens: 10_800, cost: 48_000_000 };
+  const event = { sequence: 6, event_type: "operation_completed", recorded_us: 6, data: { operation_id: "op_1", duration: 12_000_000, usage, result: null } };
+  const panel = new StatePanel(() => Promise.reject(new Error("no messages")));
+  document.body.append(panel.element);
+  panel.show(event, { ...state(5), usage: { ...usage, cost: 44_000_000 } }, { ...state(6), usage });
+  const text = panel.element.textContent;
+  for (const part of ["running · 1 request · 10,800 input tokens · $0.0480", "cost in $0.0440.048", "duration12 ms", "usage1 request, 10,800 input tokens, $0.0480"]) {
+    expect(text).toContain(part);
+  }
+  expect(text).not.toMatch(/\d{8}|000,000/);
 });
 
 /** Answers that come when a test lets them, in any order. */
