@@ -28,7 +28,7 @@ from divebook.report.model import Items, Line, Paragraph, Report, Text
 from divebook.report.shown import Shown, bundle_of
 from divebook.runtime.run import Run
 from divebook.text.redaction import one_line
-from divebook.widgets.runs_and_questions import EVERYTHING, InboxFeed, RunsFeed, inbox_publisher_of
+from divebook.widgets.runs_and_questions import EVERYTHING, MOST_SHOWN, InboxFeed, RunsFeed, inbox_publisher_of
 from divebook.widgets.views import Handlers
 
 if TYPE_CHECKING:
@@ -145,6 +145,9 @@ class Runs(Shown):
         query["status"] = self.filters.get("status", "")
         query["workflow"] = self.filters.get("workflow", "")
         query["tag"] = self.filters.get("tag", "")
+        # A button of the browser shows more.
+        if self.limit:
+            query["limit"] = min(self.limit, MOST_SHOWN)
         # Filters that the browser has no control for, such as ``origin``, stay fixed.
         fixed_filters = {
             name: value for name, value in self.filters.items() if name not in ("status", "workflow", "tag")

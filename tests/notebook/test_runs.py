@@ -91,6 +91,14 @@ def test_a_run_is_opened_below_the_browser_and_closed(two, monkeypatch):
     output._view.close()
 
 
+def test_the_browser_shows_as_many_runs_as_were_asked_for_and_more_on_request(session):
+    runs = [divebook.run("Workflows: [{Name: w, Steps: [{Name: s, Script: 1, Store: n}]}]").wait() for _ in range(5)]
+    page = divebook.runs(limit=3).feed().frame()
+    assert [run["execution_id"] for run in page["runs"]] == [run.id for run in reversed(runs)][:3]
+    assert (page["matching"], page["query"]["limit"]) == (5, 3)
+    assert len(divebook.runs().feed().frame()["runs"]) == 5
+
+
 def test_the_browser_begins_with_the_filters_that_were_named(two):
     feed = divebook.runs("failed", origin="run").feed()
     assert [run["workflow"] for run in feed.frame()["runs"]] == ["bad"]
