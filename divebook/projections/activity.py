@@ -67,6 +67,9 @@ class ItemProgress:
     total: int = 0
     """Number of all items; 0 if the log does not contain the number."""
     failed: int = 0
+    """Number of items whose latest attempt has failed."""
+    failed_open: int = 0
+    """Number of the failed items that are not in `done`: they run again when the run is resumed."""
     running: int = 0
     """Number of visits to the step that have not ended."""
     left_us: int | None = None
@@ -87,6 +90,7 @@ class _Visit:
     done: int = 0
     total: int = 0
     failed: set[int] = field(default_factory=set)
+    failed_open: set[int] = field(default_factory=set)
     is_running: bool = True
 
 
@@ -309,6 +313,7 @@ class Activity:
             progress.done = progress.done - before.done
             progress.total = progress.total - before.total
             progress.failed -= len(before.failed)
+            progress.failed_open -= len(before.failed_open)
 
     def _item_started(self, event: Event, data: catalog.IterationStarted) -> None:
         visit = self._visits.get((event.path, event.step))
@@ -323,6 +328,9 @@ class Activity:
         if data.iteration_index in visit.failed:
             visit.failed.remove(data.iteration_index)
             visit.progress.failed -= 1
+        if data.iteration_index in visit.failed_open:
+            visit.failed_open.remove(data.iteration_index)
+            visit.progress.failed_open -= 1
 
     def _begun(self, event: Event, visit: _Visit | None) -> _Visit:
         """Return the visit to a step to which an event about an item belongs, and mark it as running. Create the visit
@@ -346,11 +354,15 @@ class Activity:
 
     def _item_failed(self, event: Event, data: catalog.IterationFailed) -> None:
         visit = self._visits.get((event.path, event.step))
-        if visit is not None:
-            visit.failed.add(data.iteration_index)
-            visit.progress.failed += 1
+        if visit is None:
+            return
+        visit.failed.add(data.iteration_index)
+        visit.progress.failed += 1
         # A result of None ends the step, and the item runs again when the run is resumed. Otherwise it is done.
-        if data.result is not None:
+        if data.result is None:
+            visit.failed_open.add(data.iteration_index)
+            visit.progress.failed_open += 1
+        else:
             self._item_done(event, visit)
 
     def _item_done(self, event: Event, visit: _Visit | None) -> None:

@@ -1018,6 +1018,9 @@ class StepProgress(TypedDict):
     total: int
     """Number of all items; 0 if the log does not contain it."""
     failed: int
+    """Number of items that have failed."""
+    failed_open: int
+    """Number of the failed items that are not in `done`, because they run again when the run is resumed."""
     running: bool
     left_us: int | None
     """Estimated remaining microseconds, counted from `at_us`; null without an estimate."""

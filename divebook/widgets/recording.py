@@ -875,7 +875,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "stretches": [],
         "progress": [],
     },
-    "StepProgress": {"spread": []},
+    "StepProgress": {"spread": [], "failed_open": 0},
     "FailureView": {"means": ""},
     "WorkspaceView": {"left_out": [], "points": []},
     "FileView": {"protected": False},

@@ -125,6 +125,7 @@ def _progress(progress: ItemProgress, spread: Sequence[Distribution]) -> StepPro
         done=progress.done,
         total=progress.total,
         failed=progress.failed,
+        failed_open=progress.failed_open,
         running=progress.running > 0,
         left_us=progress.left_us,
         at_us=progress.at_us,

@@ -129,6 +129,7 @@ def test_whatever_a_log_says_each_moment_belongs_to_one_thing(told):
         assert sum(spent) == course.last_us - S
     for step in course.progress:
         assert min(step.done, step.total, step.failed, step.running, step.left_us or 0) >= 0
+        assert 0 <= step.failed_open <= step.failed
 
 
 # --- how far steps have come ---------------------------------------------------------------------------------------

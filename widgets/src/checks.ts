@@ -65,11 +65,12 @@ export const checkStepProgress = objectOf({
   done: count,
   total: count,
   failed: count,
+  failed_open: count,
   running: boolean,
   left_us: optionalCount,
   at_us: count,
   spread: listOf(checkSpreadView),
-}, {"spread": []});
+}, {"spread": [], "failed_open": 0});
 
 export const checkWay = objectOf({
   name: oneOf("fix", "again", "replay"),

@@ -835,7 +835,10 @@ export interface StepProgress {
   done: number;
   /** Number of all items; 0 if the log does not contain it. */
   total: number;
+  /** Number of items that have failed. */
   failed: number;
+  /** Number of the failed items that are not in `done`, because they run again when the run is resumed. */
+  failed_open: number;
   running: boolean;
   /** Estimated remaining microseconds, counted from `at_us`; null without an estimate. */
   left_us: number | null;

@@ -54,8 +54,13 @@ export function keptText(step: StepProgress | undefined): string {
   return step === undefined ? "What is done is kept." : `${number(step.done)} of ${number(step.total)} are kept.`;
 }
 
-function wordsOf({ step, done, total }: StepProgress): string {
-  return `${step}: ${number(done)} of ${number(total)}`;
+/** Return how many items are done without a failure. Failed and missing items are told beside it, and add up to the total with it. */
+function wordsOf(row: StepProgress): string {
+  return `${row.step}: ${number(soundOf(row))} of ${number(row.total)}`;
+}
+
+function soundOf({ done, failed, failed_open: failedOpen }: StepProgress): number {
+  return done - (failed - failedOpen);
 }
 
 /** Return the estimated remaining time as text. The estimate of the kernel is reduced by its age. */
@@ -65,19 +70,19 @@ function leftText({ running, left_us: remaining, at_us: at }: StepProgress, now:
 
 /** Return the bar of a step: done and failed items, remaining time, and missing items. */
 function rowOf(row: StepProgress, timeLeft: string): HTMLElement {
-  const { done, total, failed, running } = row;
-  const missing = running ? 0 : total - done;
+  const { done, total, failed, failed_open: failedOpen, running } = row;
+  const missing = running ? 0 : total - done - failedOpen;
   const notes = [
     failed > 0 && h("span", { class: "db-bad" }, ` · ${number(failed)} failed`),
     missing > 0 && h("span", { class: "db-faint" }, ` · ${number(missing)} not done`),
   ];
   const label = `${wordsOf(row)} done, ${number(failed)} failed`;
-  const bar = h("span", { class: "db-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": total, "aria-valuenow": done, "aria-label": label });
+  const bar = h("span", { class: "db-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": total, "aria-valuenow": done + failedOpen, "aria-label": label });
   const part = (count: number, className: string): HTMLElement => {
     const fill = h("span", { class: className });
     fill.style.width = `${(count / total) * 100}%`;
     return fill;
   };
-  bar.append(part(done, "db-fill"), ...(failed > 0 ? [part(failed, "db-fill db-fill-failed")] : []));
+  bar.append(part(soundOf(row), "db-fill"), ...(failed > 0 ? [part(failed, "db-fill db-fill-failed")] : []));
   return h("div", { class: "db-far" }, bar, h("span", {}, h("strong", {}, wordsOf(row)), timeLeft, ...notes));
 }

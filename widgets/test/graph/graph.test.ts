@@ -92,7 +92,7 @@ test("the picture is magnified", () => {
 const under = (name: string): string | null | undefined => step(name).querySelector(".type")?.textContent;
 
 test("a step with items says how many are done and how many failed", () => {
-  const progress = { step: "work", done: 58, total: 60, failed: 0, running: true, left_us: null, at_us: 0, spread: [] };
+  const progress = { step: "work", done: 58, total: 60, failed: 0, failed_open: 0, running: true, left_us: null, at_us: 0, spread: [] };
   const running = new Map<string, StepState>([["work", { status: "running", visits: 1 }]]);
   view.update(GRAPH, running, [progress]);
   expect(under("work")).toBe("58 of 60");

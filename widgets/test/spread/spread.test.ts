@@ -17,7 +17,7 @@ const SCORES: SpreadView = {
   name: "score", kind: "numbers", parts: [{ name: "0 to 1", count: 10 }, { name: "1 to 2", count: 0 }, { name: "2 to 3", count: 40 }], others: { name: "infinite", count: 0 }, empty: 7,
   least: "0.5", greatest: "2.9", words: "score: 0.5 to 2.9, median about 2.5, 7 empty",
 };
-const STEP: StepProgress = { step: "label", done: 60, total: 60, failed: 3, running: true, left_us: null, at_us: 5_000_000, spread: [LABELS, SCORES] };
+const STEP: StepProgress = { step: "label", done: 60, total: 60, failed: 3, failed_open: 0, running: true, left_us: null, at_us: 5_000_000, spread: [LABELS, SCORES] };
 
 let model: Model;
 let view: View;
