@@ -59,8 +59,8 @@ test("what the model had been told by then is put together of its conversation",
 });
 
 test("what rows gave is there as it was saved, also by who did not say it, and nobody's links are", async () => {
-  const step = { step: "s", done: 2, total: 2, failed: 0, failed_open: 0, running: false, left_us: null, at_us: 0 };
-  const { failed_open: _, ...olderStep } = step;
+  const olderStep = { step: "s", done: 2, total: 2, failed: 0, running: false, left_us: null, at_us: 0 };
+  const step = { ...olderStep, failed_open: 0 };
   const older = await repacked(({ header }) => { header.progress = [olderStep as unknown as StepProgress]; header.dashboards = ["http://elsewhere.example"]; });
   const { header } = await decode(older);
   expect([header.progress, header.dashboards]).toEqual([[{ ...step, spread: [] }], []]);
