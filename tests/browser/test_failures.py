@@ -5,6 +5,8 @@ import re
 import pytest
 
 from tests.browser.test_keys import assert_keys_stay_in
+from tests.browser.test_live import WORKFLOW
+from tests.browser.test_recovery import kill_kernel
 from tests.browser.test_saved import reopened
 
 PARSE = """\
@@ -122,3 +124,20 @@ def test_after_the_cell_was_edited_the_run_goes_on_from_the_page(lab, looks):
     kinds.get_by_text("list", exact=True).wait_for()
     assert "not set yet" not in view.locator(".divebook-variables").inner_text()
     assert view.locator(".db-status").count() == 1
+
+
+def test_a_run_whose_kernel_was_killed_says_so_and_goes_on_by_its_button(lab, looks):
+    notebook = lab(WORKFLOW, "%dive run held")
+    notebook.run_through(1)
+    notebook.run(2)
+    view = notebook.output(2)
+    view.locator(".db-status[data-status=running]").wait_for()
+    kill_kernel(notebook)
+    view.locator(".db-status", has_text="kernel stopped").wait_for()
+    view.get_by_text("The kernel stopped. What is done is kept.").wait_for()
+    looks.at(notebook, "kernel-stopped", view.locator(".db-root"))
+    (notebook.folder / "go").touch()
+    view.get_by_role("button", name="Resume", exact=True).click()
+    view.locator(".db-status[data-status=completed]").wait_for()
+    notebook.wait_idle()
+    assert notebook.calls("ended") == ["first", "second", "third"]

@@ -6,6 +6,7 @@ import { copyButton } from "../shared/copy";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import { plural } from "../shared/format";
+import { canRerun, rerun } from "../shared/celllinks";
 import { keysList } from "../shared/keys";
 import type { Model } from "../shared/model";
 import { kernelStopped } from "../shared/words";
@@ -13,7 +14,7 @@ import { moment } from "../shared/times";
 import { SIGNS } from "../timeline/kinds";
 import { actions } from "./actions";
 import { facts } from "./facts";
-import { progress } from "./progress";
+import { currentOf, keptText, progress } from "./progress";
 import "./head.css";
 
 const DURABILITY = {
@@ -33,7 +34,10 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   const when = h("span", { class: "db-when" });
   const durability = h("span", { class: "db-badge", tabindex: 0 });
   const dashboards = h("span", { class: "db-dashboards", hidden: true });
-  const notice = h("div", { class: "db-notice", role: "status", hidden: true });
+  const noticeText = h("span");
+  const resume = button("Resume", () => { rerun(root); }, { class: "db-button" });
+  resume.title = "Runs the cells above and this one again. What is done is not repeated.";
+  const notice = h("div", { class: "db-notice row", role: "status", hidden: true }, noticeText);
   const waitNotice = h("div", { class: "db-notice db-waits", hidden: true });
   const error = h("div", { class: "db-error", role: "alert", hidden: true });
   const keys = keysList(root);
@@ -51,10 +55,22 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   /** Show a message about a command, or a hint about the state of the connection or the run. */
   function showNotice(text: string): void {
     message = text;
-    const connectionText = { connecting: "connecting to the kernel …", connected: message, detached: stoppedText(model) }[model.connected];
-    const noticeText = connectionText || pausedText(model) || completedText(model, hasFailed);
-    setText(notice, noticeText);
-    notice.hidden = noticeText === "";
+    const hasResume = isStopped(model) && canRerun();
+    if (hasResume) notice.append(resume);
+    else resume.remove();
+    const connectionText = { connecting: "connecting to the kernel …", connected: message, detached: stoppedText(model, hasResume) }[model.connected];
+    const shownText = connectionText || pausedText(model) || completedText(model, hasFailed);
+    setText(noticeText, shownText);
+    notice.hidden = shownText === "";
+    showStatus();
+  }
+
+  function showStatus(): void {
+    if (model.header === null) return;
+    const displayStatus = isStopped(model) ? "paused" : displayStatusOf(model.header);
+    setText(status, `${SIGNS[displayStatus] ?? ""} ${isStopped(model) ? "kernel stopped" : displayStatus}`);
+    status.dataset["status"] = displayStatus;
+    status.title = displayStatus === "asleep" ? "It goes on by itself: a bar in the timeline says what it waits for." : "";
   }
 
   /** Show the header of the model. The numbers are updated at most every MIN_TICK milliseconds while the run is live. */
@@ -64,10 +80,6 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
     hasFailed ||= header.status === "failed";
     setText(name, header.workflow);
     name.title = header.execution_id;
-    const displayStatus = displayStatusOf(header);
-    setText(status, `${SIGNS[displayStatus] ?? ""} ${displayStatus}`);
-    status.dataset["status"] = displayStatus;
-    status.title = displayStatus === "asleep" ? "It goes on by itself: a bar in the timeline says what it waits for." : "";
     setText(when, header.started_us === null ? "" : `began ${moment(header.started_us)}`);
     const [word, meaning] = DURABILITY[header.durability];
     setText(durability, word);
@@ -78,7 +90,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
     setText(waitNotice, header.waits);
     waitNotice.hidden = header.waits === "";
     setText(error, header.error);
-    error.dataset["status"] = displayStatus;
+    error.dataset["status"] = displayStatusOf(header);
     error.hidden = header.error === "" || model.failures.total > 0; // the failure's card shows the error
     showNotice(message);
     showQuestions();
@@ -136,8 +148,18 @@ function pythonOf(header: Header | null): string {
   return `import divebook; run = divebook.show(${JSON.stringify(header?.execution_id ?? "")})`;
 }
 
-function stoppedText({ header }: Model): string {
-  return kernelStopped(`continue${header === null ? "." : `, or: %dive resume ${header.execution_id}`}`);
+/** Return true if the kernel that drove the run is gone, and the run has not ended. */
+function isStopped(model: Model): boolean {
+  return model.connected === "detached" && model.header !== null && !model.isOver;
+}
+
+/** Return what is kept of a run whose kernel is gone, and how it goes on, unless a button offers that. */
+function stoppedText(model: Model, hasButton: boolean): string {
+  const { header } = model;
+  if (header === null) return kernelStopped("continue.");
+  if (model.isOver) return "The kernel stopped. The run had ended before.";
+  const kept = keptText(currentOf(header));
+  return hasButton ? `The kernel stopped. ${kept}` : `${kernelStopped(`continue, or: %dive resume ${header.execution_id}.`)} ${kept}`;
 }
 
 function pausedText({ header }: Model): string {

@@ -7,7 +7,7 @@ import { PLUGIN, activateQuestions } from "./questions";
 import { renderComparisons } from "./comparison";
 import { hostViews } from "./host";
 import type {
-  App, CellActions, CellCreation, FrontTracker, Languages, LuminoWidget, LuminoWidgetClass, MimeModel, Notices, Palette,
+  App, CellActions, CellCreation, CellRuns, FrontTracker, Languages, LuminoWidget, LuminoWidgetClass, MimeModel, Notices, Palette,
   PanelApp, PanelClass, SettingRegistry, SideWidgetClass, StatusBar, Tracker,
 } from "./jupyterlab";
 import "./questions.css";
@@ -58,11 +58,11 @@ function plugin(id: string, description: string, dependencies: Dependencies, act
 
 /** Return the plugins of the extension. */
 async function extension(): Promise<unknown> {
-  const { INotebookTracker } = await shared<{ INotebookTracker: unknown }>(NOTEBOOK);
+  const { INotebookTracker, NotebookActions } = await shared<{ INotebookTracker: unknown; NotebookActions: CellRuns }>(NOTEBOOK);
   const { IEditorLanguageRegistry } = await shared<{ IEditorLanguageRegistry: unknown }>("@jupyterlab/codemirror");
   const activate = (_: unknown, tracker: Tracker, languages: Languages): void => {
     highlight(tracker, languages);
-    followLineLinks(tracker);
+    followLineLinks(tracker, NotebookActions);
   };
   const requires = [INotebookTracker, IEditorLanguageRegistry];
   const highlighting = plugin("divebook:highlight", "Colours %%dive cells as YAML, and goes to lines of cells.", { requires }, activate);

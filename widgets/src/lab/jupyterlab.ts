@@ -20,6 +20,7 @@ export interface Kernel {
   readonly id: string;
   readonly clientId: string;
   readonly username: string;
+  readonly status: string;
   hasComm: (id: string) => boolean;
   createComm: (target: string, id: string) => Comm;
   registerCommTarget: (target: string, opened: (comm: Comm) => void) => void;
@@ -74,6 +75,7 @@ export interface Panel extends CodePanel {
   sessionContext: {
     ready: Promise<void>;
     session: { kernel: Kernel | null } | null;
+    restartKernel: () => Promise<void>;
     kernelChanged: Signal<unknown, { newValue: Kernel | null }>;
   };
   content: Omit<CodePanel["content"], "widgets"> & {
@@ -119,6 +121,12 @@ export interface FrontTracker extends Tracker {
 export interface CellCreation {
   insertBelow: (notebook: Panel["content"]) => void;
   run: (notebook: Panel["content"], session: Panel["sessionContext"]) => Promise<boolean>;
+}
+
+/** Functions that run cells of a notebook. They return whether all cells succeeded. */
+export interface CellRuns {
+  run: (notebook: Panel["content"], session: Panel["sessionContext"]) => Promise<boolean>;
+  runAllAbove: (notebook: Panel["content"], session: Panel["sessionContext"]) => Promise<boolean>;
 }
 
 /** Button of a notification. */

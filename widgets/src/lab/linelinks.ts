@@ -1,10 +1,11 @@
-// Navigation from a view to a line of a cell, and access of views to the current text of cells.
+// Navigation from a view to a line of a cell, access of views to the current text of cells, and running the notebook again up
+// to the cell of a view.
 
-import type { Cell, Panel, Tracker } from "./jupyterlab";
+import type { Cell, CellRuns, Panel, Tracker } from "./jupyterlab";
 import { provideNavigation, type CellLine } from "../shared/celllinks";
 
 /** Answer the requests of views in all notebooks. */
-export function followLineLinks(tracker: Tracker): void {
+export function followLineLinks(tracker: Tracker, actions: CellRuns): void {
   const go = (target: CellLine, from: Element): void => {
     tracker.forEach((panel) => {
       if (panel.node.contains(from)) show(panel, target);
@@ -17,7 +18,23 @@ export function followLineLinks(tracker: Tracker): void {
     });
     return text;
   };
-  provideNavigation(go, read);
+  const rerun = (from: Element): void => {
+    tracker.forEach((panel) => {
+      if (panel.node.contains(from)) void runTo(panel, from, actions);
+    });
+  };
+  provideNavigation({ go, read, rerun });
+}
+
+/** Run the cells above the one that contains an element, and then this cell. A kernel that is dead is started again. */
+async function runTo({ content, sessionContext }: Panel, from: Element, actions: CellRuns): Promise<void> {
+  const index = content.widgets.findIndex(({ node }) => node.contains(from));
+  if (index < 0) return;
+  if (sessionContext.session?.kernel?.status === "dead") await sessionContext.restartKernel();
+  content.activeCellIndex = index;
+  if (index > 0 && !(await actions.runAllAbove(content, sessionContext))) return; // a cell above has failed, and shows why
+  content.activeCellIndex = index;
+  await actions.run(content, sessionContext);
 }
 
 function cellOf({ content }: Panel, cell: string): Cell | undefined {

@@ -1,5 +1,5 @@
-// Links from a view to notebook cells. The view dispatches a DOM event; the JupyterLab extension, if present, shows the line
-// or fills in the text of the cell.
+// Links from a view to notebook cells. The view dispatches a DOM event; the JupyterLab extension, if present, shows the line,
+// fills in the text of the cell, or runs the notebook up to the cell of the view.
 
 /** A line of a notebook cell. */
 export interface CellLine {
@@ -15,6 +15,7 @@ interface CellTextRequest {
 
 const GO_EVENT = "divebook:go";
 const READ_EVENT = "divebook:read";
+const RERUN_EVENT = "divebook:rerun";
 const PROVIDER = "divebookGuide";
 
 /** Return true if a link to this line would work. */
@@ -34,10 +35,31 @@ export function textOf(from: HTMLElement, cell: string): string | null {
   return request.text;
 }
 
-/** Register the handlers of the extension: `go` shows a line, `read` returns the text of a cell. */
-export function provideNavigation(go: (line: CellLine, from: Element) => void, read: (cell: string, from: Element) => string | null): void {
+/** Return true if the notebook can be run up to the cell of a view. */
+export function canRerun(): boolean {
+  return PROVIDER in document.documentElement.dataset;
+}
+
+/** Run the cells above the cell of a view, and this cell, in the kernel that the notebook has now. */
+export function rerun(from: HTMLElement): void {
+  from.dispatchEvent(new CustomEvent(RERUN_EVENT, { bubbles: true }));
+}
+
+/** Handlers of the extension. */
+export interface CellHandlers {
+  /** Show a line of a cell. */
+  go: (line: CellLine, from: Element) => void;
+  /** Return the text of a cell; null if the notebook does not have it. */
+  read: (cell: string, from: Element) => string | null;
+  /** Run the notebook up to the cell that contains an element. */
+  rerun: (from: Element) => void;
+}
+
+/** Register the handlers of the extension. */
+export function provideNavigation({ go, read, rerun: run }: CellHandlers): void {
   document.documentElement.dataset[PROVIDER] = "";
   document.addEventListener(GO_EVENT, (event) => { go((event as CustomEvent<CellLine>).detail, event.target as Element); });
+  document.addEventListener(RERUN_EVENT, (event) => { run(event.target as Element); });
   document.addEventListener(READ_EVENT, (event) => {
     const { detail } = event as CustomEvent<CellTextRequest>;
     detail.text = read(detail.cell, event.target as Element);

@@ -8,7 +8,7 @@ import type { View } from "../../src/shared/dom";
 import { containKeys } from "../../src/shared/keys";
 import type { Host } from "../../src/shared/lazypart";
 import { Model } from "../../src/shared/model";
-import { provideNavigation, type CellLine } from "../../src/shared/celllinks";
+import { provideNavigation, type CellHandlers, type CellLine } from "../../src/shared/celllinks";
 import { delta, HEADER, type Row, welcome } from "../blocks";
 import { buttonOf } from "../prompt/questions";
 
@@ -27,6 +27,7 @@ function failure(more: Partial<FailureView> = {}): FailureView {
   };
 }
 
+const NOWHERE: CellHandlers = { go: () => undefined, read: () => null, rerun: () => undefined };
 let model: Model;
 let view: View;
 let root: HTMLElement;
@@ -144,7 +145,7 @@ test("as long as the code is the same the way to fix it leads to the line, where
   view.destroy();
   view.element.remove();
   const gone: CellLine[] = [];
-  provideNavigation((wanted) => { gone.push(wanted); }, () => null);
+  provideNavigation({ ...NOWHERE, go: (wanted) => { gone.push(wanted); } });
   begin({ shown: [failure()] }, { ways: unready });
   buttonOf(root, "Edit Cell [5]").click();
   buttonOf(root, "Go to line").click();
@@ -154,7 +155,7 @@ test("as long as the code is the same the way to fix it leads to the line, where
 
 test("lines that were edited since they ran stand beside what they were, where somebody knows the cell", () => {
   let cell = 'def parse(answer, row):\n    return answer["label"]\n';
-  provideNavigation(() => undefined, (id) => (id === "abc" ? cell : null));
+  provideNavigation({ ...NOWHERE, read: (id) => (id === "abc" ? cell : null) });
   const source = [{ number: 1, text: "def parse(answer, row):" }, { number: 2, text: '    return answer["label"]' }];
   begin({ shown: [failure({ source, line: 2 })] });
   expect(shown(".src .at")).toBe('2✕    return answer["label"]');
@@ -164,7 +165,7 @@ test("lines that were edited since they ran stand beside what they were, where s
   expect([...root.querySelectorAll(".src > div")].map((line) => line.textContent)).toEqual([
     "2def parse(answer, row):", '2−    return answer["label"]', '3+    return answer["category"]',
   ]);
-  provideNavigation(() => undefined, () => null);
+  provideNavigation(NOWHERE);
   delete document.documentElement.dataset["divebookGuide"];
 });
 

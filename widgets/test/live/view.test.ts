@@ -2,6 +2,7 @@
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import live from "../../src/live";
+import { provideNavigation } from "../../src/shared/celllinks";
 import type { SpreadView, ToBrowser, ToKernel } from "../../src/protocol";
 import { delta, HEADER, type Row, welcome } from "../blocks";
 import { buttonOf, question } from "../prompt/questions";
@@ -40,6 +41,7 @@ afterEach(() => {
 });
 
 const find = (selector: string): HTMLElement => page.querySelector<HTMLElement>(selector) ?? expect.fail(`no ${selector}`);
+const buttonsOf = (selector: string): string[] => [...find(selector).querySelectorAll<HTMLElement>("button:not([hidden])")].map(({ textContent }) => textContent);
 const shown = (selector: string): string => find(selector).textContent;
 
 function begin(more: Parameters<typeof welcome>[1] = {}): void {
@@ -122,7 +124,29 @@ test("a kernel that is gone is told of, with the way on", () => {
   begin();
   say({ type: "delta", feed: "feed", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, failures: null, questions: [], streamed: [] });
   vi.advanceTimersByTime(20_000);
-  expect(shown(".db-notice")).toBe("The kernel stopped. Run the notebook up to this cell again to continue, or: %dive resume exec_1");
+  expect(shown(".db-status")).toBe("‖ kernel stopped");
+  expect(shown(".db-notice")).toBe("The kernel stopped. Run the notebook up to this cell again to continue, or: %dive resume exec_1. What is done is kept.");
+  expect(buttonsOf(".db-notice")).toEqual([]);
+});
+
+test("where a page can run cells, a run whose kernel is gone has a button that continues it, and says what is kept", () => {
+  const rerun = vi.fn();
+  provideNavigation({ go: () => undefined, read: () => null, rerun });
+  const step = { step: "classify", done: 58, total: 60, failed: 0, failed_open: 0, running: true, left_us: null, at_us: 0, spread: [] };
+  begin({ header: { ...HEADER, progress: [step] } });
+  say(delta([], { after: 99, last: 100 }));
+  vi.advanceTimersByTime(20_000);
+  expect(shown(".db-notice > span")).toBe("The kernel stopped. 58 of 60 are kept.");
+  buttonOf(find(".db-notice"), "Resume").click();
+  expect(rerun).toHaveBeenCalledOnce();
+  delete document.documentElement.dataset["divebookGuide"];
+});
+
+test("a run that had ended before its kernel stopped offers nothing", () => {
+  begin({ header: { ...HEADER, status: "completed", live: false, ended_us: 9_000_000 } });
+  say(delta([], { after: 99, last: 100, header: { ...HEADER, status: "completed", live: false, ended_us: 9_000_000 } }));
+  vi.advanceTimersByTime(20_000);
+  expect([shown(".db-status"), shown(".db-notice > span")]).toEqual(["✓ completed", "The kernel stopped. The run had ended before."]);
 });
 
 test("a run that has ended asks nothing until it is resumed", () => {
