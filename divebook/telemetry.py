@@ -26,6 +26,7 @@ from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPON
 from divebook.errors import SetupError
 from divebook.events import Event, catalog
 from divebook.projections.spans import Span, Spans
+from divebook.questions.bounds import dollars
 from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.stores import EventStore
 from divebook.text.redaction import logger, shared
@@ -427,8 +428,7 @@ def attributes_of(span: Span) -> dict[str, str | int | float | bool]:
 
 def cost_of(span: Span) -> float | None:
     """Return the cost of a model call in US dollars; None if no price is known."""
-    cost = span.usage.get("cost")
-    return None if cost is None else cost / 1e9
+    return dollars(span.usage.get("cost"))
 
 
 def error_of(span: Span) -> str | None:

@@ -15,20 +15,32 @@ from divebook.definitions.reader import read_definitions
 from divebook.definitions.tools import tool_of
 from divebook.errors import DefinitionError
 from divebook.mapping import MappedRows
+from divebook.pipeline import Envelope, InterruptService
 from divebook.queues import Worker
 from divebook.steps.actions import action_of
 from divebook.steps.function import WorkspaceHandle
+from divebook.stores.maintenance import gc
 from divebook.text.arguments import DURATION_FORMS
+from divebook.workspaces.shell import LocalShell, Shell
 from tests.definitions.test_definitions_schema import data_of, faults
 from tests.test_reference import PLUMBING, on_pages, public_objects, received
 
 FORMS = (timedelta(minutes=1.5), 90, 90.0, "90s", "1m30s", "1 min 30 s")
-NAMES = ("timeout", "expires_in", "within", "patience", "duration", "max_seconds", "cache")
+NAMES = (
+    *("timeout", "expires_in", "within", "patience", "duration", "max_seconds", "cache"),
+    *("older_than", "default_timeout"),
+)
 """Names that parameters for durations have."""
 
 
 def double(x: int) -> int:
     return 2 * x
+
+
+def lifetime_of_question(value):
+    envelope = Envelope()
+    envelope.set_interrupt("confirmation", "q", expires_in=value)
+    return (envelope.interrupt.expires_at - envelope.interrupt.created_at).total_seconds()
 
 
 READERS = {
@@ -42,6 +54,8 @@ READERS = {
     "action": lambda value: action_of(action(timeout=value)(double)).timeout,
     "step": lambda value: step_of(step(timeout=value)(double)).timeout,
     "tool": lambda value: tool_of(tool(timeout=value)(double)).timeout,
+    "Envelope.set_interrupt": lifetime_of_question,
+    "LocalShell(default_timeout)": lambda value: LocalShell(".", default_timeout=value).default_timeout,
 }
 
 
@@ -149,8 +163,9 @@ def test_an_agent_keeps_a_lifetime_of_its_cache_as_plain_data():
 
 def parameters():
     """Return the parameters for durations in the public API, with their annotations."""
-    functions = [divebook.map, step, action, tool, Bounds, Ask, Step, Agent]
-    for cls in (Context, divebook.testing.Context, Environment, MappedRows, Run, Worker, WorkspaceHandle):
+    functions = [divebook.map, step, action, tool, Bounds, Ask, Step, Agent, gc, LocalShell]
+    classes = (Context, divebook.testing.Context, Environment, MappedRows, Run, Worker, WorkspaceHandle)
+    for cls in (*classes, Envelope, InterruptService, Shell):
         functions += [value for name, value in vars(cls).items() if inspect.isfunction(value) and name[0] != "_"]
     for function in functions:
         for parameter in inspect.signature(function).parameters.values():

@@ -9,7 +9,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypedDict, Unpack, overload
 
@@ -31,7 +31,7 @@ from divebook.errors import SetupError, StepError, TemplateError
 from divebook.events.codec import short_hash
 from divebook.questions.bounds import Bounds, agent_bounds
 from divebook.scripting import render_template
-from divebook.text.arguments import DurationLike, describe, list_of, require, suggest_arguments
+from divebook.text.arguments import DurationLike, describe, list_of, plain_seconds, require, suggest_arguments
 from divebook.text.protocols import require_protocol
 
 if TYPE_CHECKING:
@@ -344,7 +344,7 @@ class Agent(Generic[Output]):
         if bounds is not None:
             self.definition = replace(self.definition, bounds=agent_bounds(bounds).to_dict())
         # A definition holds plain data; a text such as "7d" stays as it is.
-        plain_cache = cache.total_seconds() if isinstance(cache, timedelta) else cache
+        plain_cache = cache if isinstance(cache, str) else plain_seconds(cache)
         options: dict[str, Any] = {"cache": plain_cache, "workspace": workspace, "api_key": api_key}
         if changes := {key: value for key, value in options.items() if value is not None}:
             self.definition = replace(self.definition, **changes)

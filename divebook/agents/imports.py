@@ -20,7 +20,7 @@ from divebook.errors import InvalidEventError, StoreError
 from divebook.events import catalog
 from divebook.events.catalog import Payload
 from divebook.events.codec import short_hash
-from divebook.events.event import Event, type_id
+from divebook.events.event import Event, to_microseconds, type_id
 from divebook.events.values import normalize
 from divebook.projections.model_requests import call_name
 from divebook.stores import transfer
@@ -997,4 +997,4 @@ def moment(text: Any) -> int:
         return 0
     # A time without a zone is taken as UTC.
     aware = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return int(aware.timestamp() * 1_000_000)
+    return to_microseconds(aware)

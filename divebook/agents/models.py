@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from divebook.agents.scripted import SCRIPTED
 from divebook.definitions.resources import AgentDefinition
 from divebook.documents.policy import is_reference
-from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import Reserved
 from divebook.errors import SetupError
+from divebook.questions.bounds import NANODOLLARS, nanodollars
 from divebook.text.arguments import describe
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def _batch_price(response: ModelResponse) -> int | None:
     price or the usage is unknown.
     """
     try:
-        return int(response.cost().total_price * NANODOLLARS)
+        return nanodollars(response.cost().total_price)
     except (AssertionError, LookupError, ValueError):  # no model, an unknown model, or no usage
         return None
 

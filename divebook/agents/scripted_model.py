@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 from pydantic_ai import exceptions
@@ -27,9 +26,9 @@ from pydantic_ai.usage import RequestUsage
 from divebook.agents.scripted import SCRIPTED, ScriptedModel, ScriptedReply, made_for, words
 from divebook.agents.signatures import ITEM
 from divebook.definitions.json_schemas import complaint
-from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import TEXT, THINKING, Reserved, Write, arguments_part
 from divebook.projections.spans import COST
+from divebook.questions.bounds import nanodollars
 
 _Category: TypeAlias = (
     exceptions.ModelRequestRejectedError
@@ -82,8 +81,7 @@ class ScriptedFunction(FunctionModel):
         """Return the script's reply to a request."""
         response = await super().request(messages, model_settings, model_request_parameters)
         response.usage = _stated_usage(self.script)
-        # Converted through its text, because a binary fraction is not exact: `Decimal(0.1)` is not 0.1.
-        response.provider_details = {COST: int(Decimal(str(self.script.price)) * NANODOLLARS)}
+        response.provider_details = {COST: nanodollars(self.script.price)}
         return response
 
     async def stream(
@@ -108,7 +106,7 @@ class ScriptedFunction(FunctionModel):
     def reserved(self) -> Reserved:
         """Maximum tokens and cost of the next request, as stated in the script."""
         tokens = sum(self.script.usage.get(name, 0) for name in ("input_tokens", "output_tokens"))
-        return Reserved(tokens, int(Decimal(str(self.script.price)) * NANODOLLARS))
+        return Reserved(tokens, nanodollars(self.script.price))
 
 
 def _pieces(response: ModelResponse) -> Iterator[tuple[str, str]]:

@@ -18,11 +18,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from divebook.engine.bounds import NANODOLLARS
 from divebook.errors import SetupError
 from divebook.events.classes import Instance
 from divebook.events.event import to_datetime
 from divebook.events.recorded import garbage_collection_paused, opened
+from divebook.questions.bounds import dollars
 from divebook.scripting.prelude import NOTHING, Attribute, Item
 from divebook.stores.pages import Numbers
 
@@ -116,8 +116,7 @@ def _consumed(name: str) -> Callable[[Any], int | None]:
 
 
 def _cost(row: Any) -> float | None:
-    cost = row.usage.get("cost") if row.usage else None
-    return None if cost is None else cost / NANODOLLARS
+    return dollars(row.usage.get("cost")) if row.usage else None
 
 
 def _duration(row: Any) -> int | None:

@@ -32,7 +32,6 @@ from divebook.analysis.columns import (
     frame,
     moment,
 )
-from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.state import ExecutionState
 from divebook.environments.environment import Environment
 from divebook.errors import NotFoundError, SetupError, StoreError
@@ -45,6 +44,7 @@ from divebook.projections.failures import Failure, failure_in
 from divebook.projections.run_columns import cell_text, columns_in
 from divebook.projections.summary import Overview, status_in
 from divebook.questions import Question
+from divebook.questions.bounds import dollars
 from divebook.replay.inspect import Inspection
 from divebook.replay.origins import ValueOrigin
 from divebook.replay.provenance import ProvenanceText, ProvenanceTree
@@ -581,7 +581,7 @@ def _event(side: str) -> Callable[[_Compared], int | None]:
 
 
 def _cost(placed: OperationTree) -> float | None:
-    return None if placed.cost is None else placed.cost / NANODOLLARS
+    return dollars(placed.cost)
 
 
 def _duration(placed: OperationTree) -> timedelta | None:

@@ -56,7 +56,6 @@ from divebook.analysis.columns import (
     whole,
     whole_column,
 )
-from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.state import PathState
 from divebook.errors import UnstorableValueError
 from divebook.events import Event
@@ -65,6 +64,7 @@ from divebook.events.codec import TAGGED, decode_payload, encode_shown
 from divebook.events.upcast import FORM
 from divebook.events.values import normalize
 from divebook.projections.spans import spans_of
+from divebook.questions.bounds import dollars
 from divebook.stores.history import History
 from divebook.stores.pages import EventPage, Numbers, content_of, places_of
 
@@ -462,7 +462,7 @@ class EventTable:
         which, rows = self._consumed
         costs = np.full(len(self), np.nan)
         prices = (self._usages[row].get("cost") for row in rows[which].tolist())
-        costs[which] = [np.nan if cost is None else cost / NANODOLLARS for cost in prices]
+        costs[which] = [np.nan if cost is None else dollars(cost) for cost in prices]
         return costs
 
 

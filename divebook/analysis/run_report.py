@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from divebook.analysis.timeline import layout, svg, svg_data_uri
-from divebook.engine.bounds import NANODOLLARS, spent_of
+from divebook.engine.bounds import spent_of
 from divebook.engine.lifecycle import INTERRUPTED, PAUSED
 from divebook.engine.state import awaited_signals
 from divebook.errors import ExecutionNotFoundError, with_next_step
@@ -36,6 +36,7 @@ from divebook.projections.model_requests import (
 from divebook.projections.spans import Span
 from divebook.projections.summary import PROCESS_ENDED, ReadLog, badge_of, badged
 from divebook.questions import Question
+from divebook.questions.bounds import dollars
 from divebook.questions.question import address_of, became, choices_of, example_answer, expected_in_full
 from divebook.replay.files import ChangedFiles, KeptFiles
 from divebook.report.hints import Hint
@@ -615,8 +616,7 @@ def _request_rows(view: RequestView, calls: Sequence[ToolCallView], redactor: Re
     answers = [redactor.document(str(block["text"])) for block in blocks if block.get("type") == "text"]
     # With structured output, the model returns its answer as the arguments of an output tool.
     answers += [readable(redactor.value(block["arguments"])) for block in blocks if block.get("tool") in outputs]
-    # Logs count costs in nanodollars (1e-9 US dollars).
-    cost = view.usage.get("cost", 0) / NANODOLLARS
+    cost = dollars(view.usage.get("cost", 0))
     facts = [price(cost) if cost else "", "from the cache" if view.cached else "", view.error or " ".join(answers)]
     text = one_line(" ".join(filter(None, facts)), MAX_CELL)
     yield one_line(view.agent, 40), str(view.n), _status(view.status), _took(view.span), text
@@ -715,7 +715,7 @@ def facts_of(execution: Run, log: ReadLog, record: ExecutionRecord | None) -> It
     if usage.requests:
         yield f"{plural(usage.requests, 'model call')}, {plural(usage.input_tokens + usage.output_tokens, 'token')}"
     if usage.cost:
-        yield price(usage.cost / NANODOLLARS)
+        yield price(dollars(usage.cost))
     yield from _budget(execution)
     if record is not None and record.durability == RELAXED:
         yield "durability: relaxed"

@@ -27,6 +27,7 @@ from divebook.engine.operations import (
     operation_kind,
 )
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING
+from divebook.events.event import MICROSECONDS
 from divebook.projections.spans import Span
 from divebook.text.colours import LIGHT, STATUS_SIGNS
 from divebook.text.format import branch_name, in_parts, plural, seconds
@@ -287,9 +288,8 @@ class _Scale:
         return [(moment, tick_label(moment, distance, extent) if moment else "0") for moment in moments]
 
 
-_SECOND = 1_000_000
 _MINUTE = 60_000_000
-_CLOCK = [_SECOND * part for part in (10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)]
+_CLOCK = [MICROSECONDS * part for part in (10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)]
 _MOST_TICKS = 8
 """Ticks that fit beside each other if their labels are numbers with a unit."""
 _MOST_WIDE_TICKS = 6
@@ -318,10 +318,10 @@ def tick_label(moment: int, distance: int, extent: int) -> str:
     ('1.5 ms', '2 s', '1 min 30 s')
     """
     if extent >= _MINUTE:
-        return in_parts(moment // _SECOND)
+        return in_parts(moment // MICROSECONDS)
     size, unit = 1, "µs"
-    if extent >= _SECOND:
-        size, unit = _SECOND, "s"
+    if extent >= MICROSECONDS:
+        size, unit = MICROSECONDS, "s"
     elif extent >= 1000:
         size, unit = 1000, "ms"
     # As many decimals as the distance between ticks needs: 500 µs in ms -> 1.

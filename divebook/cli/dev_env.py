@@ -38,6 +38,7 @@ from divebook.devenv.jobs import FAILED, GENERAL, exit_code_of
 from divebook.devenv.manager import check_machine
 from divebook.devenv.templates import profile_names, profile_of
 from divebook.errors import DevEnvError, DivebookError, ShellTimeoutError
+from divebook.text.arguments import assignment_of
 from divebook.text.ranges import SECONDS, SOME_SECONDS
 from divebook.workspaces.shell import ShellResult
 
@@ -167,10 +168,13 @@ def print_json(value: Any) -> None:
 
 def parse_pairs(texts: Sequence[str]) -> dict[str, str]:
     """Parse strings of the form ``NAME=VALUE`` into a dictionary; raises `DevEnvError` for other strings."""
-    wrong = [text for text in texts if "=" not in text]
-    if wrong:
-        raise DevEnvError(f"{wrong[0]!r} is not of the form NAME=VALUE")
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
+    values: dict[str, str] = {}
+    for text in texts:
+        assignment = assignment_of(text, json=False)
+        if assignment is None:
+            raise DevEnvError(f"{text!r} is not of the form NAME=VALUE")
+        values[assignment.name] = assignment.text
+    return values
 
 
 def print_lines(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:

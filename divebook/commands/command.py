@@ -19,13 +19,14 @@ import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from divebook.errors import InputError, NotFoundError, shown_number
+from divebook.events.event import to_datetime
 from divebook.report.hints import advised
 from divebook.text.format import json_time
 from divebook.text.ranges import NumberRange
@@ -419,7 +420,7 @@ def with_times(data: Mapping[str, Any]) -> dict[str, Any]:
         if not name.endswith("_us"):
             times[name] = value
             continue
-        moment = None if value is None else datetime.fromtimestamp(value / 1e6, UTC)
+        moment = None if value is None else to_datetime(value)
         times[f"{name.removesuffix('_us')}_at"] = json_time(moment)
     return times
 

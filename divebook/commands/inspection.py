@@ -106,8 +106,8 @@ class RunQuery:
 
 def run_data(line: RunLine) -> RunData:
     """Return one line of the list of runs as plain data."""
-    from divebook.engine.bounds import NANODOLLARS
     from divebook.projections.run_columns import worked_seconds
+    from divebook.questions.bounds import dollars
 
     record = line.record
     return {
@@ -118,7 +118,7 @@ def run_data(line: RunLine) -> RunData:
         "started_at": json_time(record.started_at),
         "ended_at": json_time(record.ended_at),
         "worked_seconds": worked_seconds(line),
-        "cost": None if line.cost is None else line.cost / NANODOLLARS,
+        "cost": dollars(line.cost),
         "questions": line.questions,
         "events": record.last_sequence,
         "bytes": record.size,
@@ -323,8 +323,8 @@ def _workflow_stats(
 ) -> WorkflowStatsData:
     from statistics import median
 
-    from divebook.engine.bounds import NANODOLLARS
     from divebook.events.catalog import COMPLETED
+    from divebook.questions.bounds import dollars
 
     # A run that failed at once, or still waits, says nothing about the duration of the workflow.
     durations = [seconds_of(line) for line in lines if line.record.status == COMPLETED]
@@ -335,7 +335,7 @@ def _workflow_stats(
         "by_status": dict(Counter(line.status for line in lines).most_common()),
         "median_seconds": median(values) if values else None,
         "longest_seconds": max(values, default=None),
-        "cost": sum(line.cost or 0 for line in lines) / NANODOLLARS,
+        "cost": dollars(sum(line.cost or 0 for line in lines)),
     }
 
 

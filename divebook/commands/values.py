@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from divebook.errors import DefinitionError, InputError
-from divebook.text.arguments import same_name
+from divebook.text.arguments import Assignment, assignment_of, same_name
 from divebook.text.redaction import shared
 
 if TYPE_CHECKING:
@@ -69,40 +69,38 @@ def _read_yaml(name: str, text: str) -> Any:
         raise InputError(f"input {name!r}: {error.problems[0].message} in {shown!r}", name) from None
 
 
-def split_inputs(assignments: Iterable[str]) -> dict[str, str]:
-    """Split texts ``NAME=VALUE`` into names and the texts of their values. The name of ``NAME:=JSON`` keeps its colon.
+def split_inputs(texts: Iterable[str]) -> list[Assignment]:
+    """Split texts ``NAME=VALUE`` and ``NAME:=JSON``.
 
     Raises
     ------
     InputError
         A text has no name or no ``=``, or a name occurs twice.
     """
-    texts: dict[str, str] = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not (equals and name.removesuffix(":")):
-            raise InputError(f"-v {assignment!r} is not an input; write -v name=value, or -v name:=JSON")
-        if {name, f"{name}:", name.removesuffix(":")} & texts.keys():
-            bare = name.removesuffix(":")
-            raise InputError(f"input {bare!r} is given twice; keep one -v {bare}=...", bare)
-        texts[name] = value
-    return texts
+    assignments: dict[str, Assignment] = {}
+    for text in texts:
+        assignment = assignment_of(text)
+        if assignment is None:
+            raise InputError(f"-v {text!r} is not an input; write -v name=value, or -v name:=JSON")
+        name = assignment.name
+        if name in assignments:
+            raise InputError(f"input {name!r} is given twice; keep one -v {name}=...", name)
+        assignments[name] = assignment
+    return [*assignments.values()]
 
 
-def read_inputs(assignments: Iterable[str], workflow: Workflow) -> dict[str, Any]:
+def read_inputs(texts: Iterable[str], workflow: Workflow) -> dict[str, Any]:
     """Parse inputs of a workflow of the forms ``NAME=VALUE`` and ``NAME:=JSON``. Raise `InputError` for a value that is
     not of the type of its input.
     """
     inputs: dict[str, Any] = {}
-    for name, text in split_inputs(assignments).items():
-        bare = name.removesuffix(":")
-        is_json = name != bare
+    for name, text, is_json in split_inputs(texts):
         if is_json:
             from divebook.config.answers import json_input
 
-            inputs[bare] = json_input(f"input {bare!r}", bare, text)
+            inputs[name] = json_input(f"input {name!r}", name, text)
         else:
-            inputs[bare] = _read_input(workflow, bare, text)
+            inputs[name] = _read_input(workflow, name, text)
     return inputs
 
 

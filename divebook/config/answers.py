@@ -32,7 +32,7 @@ from divebook.questions.question import address_of
 from divebook.runtime.messages import annotation
 from divebook.runtime.run import Run, asked_questions
 from divebook.stores import ExecutionRecord
-from divebook.text.arguments import normal_name, require
+from divebook.text.arguments import assignment_of, normal_name, require
 from divebook.text.path_arguments import similar_file
 from divebook.text.redaction import one_line, shared
 
@@ -199,7 +199,7 @@ def answers_from(
     expected = "a mapping of question ids or steps to answers, or the path of a file with one"
     require(mapping, "answers", expected, fits=isinstance(mapping, Mapping))
     answers |= dict(mapping or {})
-    answers |= dict(_assignment(text) for text in typed)
+    answers |= _typed_answers(typed)
     return Answers(answers, _default_answers())
 
 
@@ -215,16 +215,19 @@ def _default_answers() -> dict[str, Any]:
     return _mapping(Path(variable).read_text("utf-8") if is_file else variable, VARIABLE)
 
 
-def _assignment(typed: str) -> tuple[str, Any]:
-    """Parse a command-line argument ``step=value`` or ``step:=JSON``; return the key and the value."""
-    key, equals, text = typed.partition("=")
-    # "deploy=yes" -> ("deploy", Typed("yes")), "deploy:=true" -> ("deploy", True)
-    name = key.removesuffix(":")
-    if not (equals and name):
-        raise InputError(f"--answer {typed!r} is not understood; write --answer step=value, or step:=JSON")
-    if not key.endswith(":"):
-        return name, Typed(text)
-    return name, json_of(f"--answer {name!r}", _QUOTED.sub(r"\1", text))
+def _typed_answers(typed: Iterable[str]) -> dict[str, Any]:
+    """Parse command-line arguments ``step=value`` and ``step:=JSON``; return the values by key."""
+    answers: dict[str, Any] = {}
+    for each in typed:
+        # "deploy=yes" -> ("deploy", Typed("yes")), "deploy:=true" -> ("deploy", True)
+        assignment = assignment_of(each)
+        if assignment is None:
+            raise InputError(f"--answer {each!r} is not understood; write --answer step=value, or step:=JSON")
+        name, text, is_json = assignment
+        if name in answers:
+            raise InputError(f"--answer {name}=... is given twice; keep one", name)
+        answers[name] = json_of(f"--answer {name!r}", _QUOTED.sub(r"\1", text)) if is_json else Typed(text)
+    return answers
 
 
 def typed_answer(text: str, way: str | None = None, result: str | None = None) -> Any:
@@ -303,11 +306,11 @@ def bounds_from(text: str | None) -> Bounds | None:
         return None
     values: dict[str, Any] = {}
     for part in text.split(","):
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not (name and equals and value):
+        assignment = assignment_of(part.strip(), json=False)
+        if assignment is None or not assignment.text.strip():
             raise InputError(f"bounds {text!r} are not understood at {part!r}; write max_cost=2.50,max_llm_calls=40")
         # "40" -> 40, "2.50" -> 2.5
-        values[name] = yaml_of(value, "bounds")
+        values[assignment.name.strip()] = yaml_of(assignment.text.strip(), "bounds")
     return Bounds.read(values)
 
 
@@ -349,11 +352,10 @@ def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str],
     """
     values: dict[str, Any] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        is_json = name.endswith(":") and read is not str
-        name = name.removesuffix(":") if is_json else name
-        if not (equals and name):
+        assignment = assignment_of(text, json=read is not str)
+        if assignment is None:
             raise InputError(f"{option} {text!r} changes nothing; write NAME=VALUE, for instance {example}")
+        name, value, is_json = assignment
         if name in values:
             raise InputError(f"{option} {name}=... is given twice; keep one", name)
         try:

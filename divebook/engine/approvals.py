@@ -36,7 +36,7 @@ from divebook.definitions.resources import (
 from divebook.definitions.resources import ALWAYS as APPROVALS_ALWAYS
 from divebook.definitions.tools import FileSpellings, ToolHints
 from divebook.events import catalog
-from divebook.events.event import hashed_id, to_datetime
+from divebook.events.event import MICROSECONDS, hashed_id, to_datetime
 from divebook.questions import Question
 from divebook.questions.question import CONFIRMATION
 from divebook.text.patterns import Item, Repeated, WildcardMatcher
@@ -575,7 +575,6 @@ DAY = 24 * 60 * 60
 LASTS, LONGEST_RULE_SECONDS = DAY, 90 * DAY
 """Validity in seconds of a rule for all executions: the default, and the longest."""
 OFFERS = "offers"
-_MICROSECONDS = 1_000_000
 _NOT_OURS: Final = frozenset({"$schema", "$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef"})
 _RULE: Final = {
     "type": "object",
@@ -671,7 +670,7 @@ def rule_made(
         data.get("server"),
         rule.get("arguments", {name: exactly(value) for name, value in approved.items()}),
         rule["scope"],
-        None if lasts is None else at_us + int(lasts * _MICROSECONDS),
+        None if lasts is None else at_us + int(lasts * MICROSECONDS),
         question.id,
         by,
     )

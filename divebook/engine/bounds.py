@@ -24,14 +24,11 @@ from divebook.engine.state import Draft, ExecutionState, PathState, Usage
 from divebook.errors import BoundExceededError
 from divebook.events import catalog
 from divebook.events.catalog import PENDING
+from divebook.events.event import MICROSECONDS
 from divebook.questions import Question
-from divebook.questions.bounds import ASK, FAIL, Bounds, edge_key
+from divebook.questions.bounds import ASK, FAIL, Bounds, edge_key, exact_dollars, nanodollars
 from divebook.questions.question import RAISE, RESOURCE_EXHAUSTED, RESUMED, STOP
 from divebook.questions.wording import OR_STOP, Wording, bound_reached
-
-MICROSECONDS = 1_000_000
-NANODOLLARS = 1_000_000_000
-"""Nanodollars in a US dollar. Costs are recorded in nanodollars."""
 
 REASONS = {
     "max_iterations": "max_iterations_exceeded",
@@ -246,12 +243,12 @@ def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exha
     if bounds.max_cost is not None:
         spent = consumed.cost
         held = consumed.held_cost
-        limit = int(bounds.max_cost * NANODOLLARS)
+        limit = nanodollars(bounds.max_cost)
         if spent + held >= limit or spent + held + reserved.cost > limit:
-            exhausted = Exhausted("max_cost", str(bounds.max_cost), str(dollars(spent)))
+            exhausted = Exhausted("max_cost", str(bounds.max_cost), str(exact_dollars(spent)))
             if spent >= limit:
                 return exhausted
-            return exhausted._replace(reserved=str(dollars(held)), needed=str(dollars(reserved.cost)))
+            return exhausted._replace(reserved=str(exact_dollars(held)), needed=str(exact_dollars(reserved.cost)))
     return None
 
 
@@ -299,7 +296,7 @@ def spent_of(state: ExecutionState) -> list[Spent]:
         ("agent steps", ledger.agent_hops, bounds.max_agent_hops, ""),
         ("loops", ledger.iterations, bounds.max_iterations, ""),
         ("tokens", tokens, bounds.max_tokens, ""),
-        ("cost", dollars(used.cost + ledger.reserved_cost), bounds.max_cost, "$"),
+        ("cost", exact_dollars(used.cost + ledger.reserved_cost), bounds.max_cost, "$"),
         ("time", state.running_us / MICROSECONDS, bounds.max_seconds, "s"),
     )
     return [Spent(name, amount, limit, unit) for name, amount, limit, unit in rows if limit is not None]
@@ -330,7 +327,7 @@ def left_after(bounds: Bounds, used: Consumption) -> Bounds:
     reserved for running calls count as spent.
     """
     tokens = used.tokens + used.held_tokens
-    cost = dollars(used.cost + used.held_cost)
+    cost = exact_dollars(used.cost + used.held_cost)
     return Bounds(
         max_llm_calls=None if bounds.max_llm_calls is None else max(0, bounds.max_llm_calls - used.calls),
         max_tokens=None if bounds.max_tokens is None else max(0, bounds.max_tokens - tokens),
@@ -346,7 +343,7 @@ def share_of(remaining: Bounds, count: int) -> Bounds:
     # Shares are rounded up (`-(-a // b)` is a ceiling division), so that a small rest is not lost. The shares of child
     # executions stay within the rest, since each is computed after the earlier ones are reserved. Example with 10 calls
     # and 3 children: 4 of 10 for 3, then 3 of 6 for 2, then 3 of 3 for 1.
-    cost = None if remaining.max_cost is None else dollars(-(-int(remaining.max_cost * NANODOLLARS) // count))
+    cost = None if remaining.max_cost is None else exact_dollars(-(-nanodollars(remaining.max_cost) // count))
     return replace(
         remaining,
         max_llm_calls=None if remaining.max_llm_calls is None else -(-remaining.max_llm_calls // count),
@@ -359,7 +356,7 @@ def reserved_for(bounds: Bounds) -> Reserved:
     """Return the amounts that a parent execution reserves from its budget for a child execution with these bounds:
     tokens, cost and model calls. An amount without a bound is 0.
     """
-    cost = int((bounds.max_cost or 0) * NANODOLLARS)
+    cost = nanodollars(bounds.max_cost or 0)
     return Reserved(bounds.max_tokens or 0, cost, calls=bounds.max_llm_calls or 0)
 
 
@@ -373,7 +370,7 @@ def bounds_with_reservation(state: ExecutionState, reserved: Reserved | None) ->
         remaining,
         max_llm_calls=None if remaining.max_llm_calls is None else held.calls,
         max_tokens=None if remaining.max_tokens is None else held.tokens,
-        max_cost=None if remaining.max_cost is None else dollars(held.cost),
+        max_cost=None if remaining.max_cost is None else exact_dollars(held.cost),
     )
 
 
@@ -406,7 +403,7 @@ def bounds_for_resumption(state: ExecutionState, definition_bounds: Bounds, rest
     spent: dict[str, Any] = {
         "max_llm_calls": counted.requests,
         "max_tokens": tokens,
-        "max_cost": dollars(counted.cost),
+        "max_cost": exact_dollars(counted.cost),
         "max_seconds": state.running_us / MICROSECONDS,
     }
     limits = {name: getattr(rest, name) for name in spent}
@@ -424,11 +421,6 @@ def within(bounds: Bounds, other: Bounds) -> Bounds:
         for name in _SHARED
     }
     return replace(bounds, **tighter, on_exhausted=FAIL if FAIL in (bounds.on_exhausted, other.on_exhausted) else ASK)
-
-
-def dollars(nanodollars: int) -> Decimal:
-    """Return an amount of nanodollars converted to US dollars."""
-    return (Decimal(nanodollars) / NANODOLLARS).normalize()
 
 
 # --- asking ----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from immutables import Map
 
 from divebook.definitions.step import STAGE
 from divebook.engine.approvals import StandingRule
-from divebook.engine.bounds import MICROSECONDS, follow_about_bounds
+from divebook.engine.bounds import follow_about_bounds
 from divebook.engine.changes import (
     files_changed,
     path_branched,
@@ -65,7 +65,7 @@ from divebook.engine.state import (
 from divebook.errors import UNFIT, CorruptStoreError, InterruptExpiredError
 from divebook.events import catalog
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING, Payload
-from divebook.events.event import Event, Record
+from divebook.events.event import MICROSECONDS, Event, Record
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds, edge_key
 from divebook.questions.question import RESOURCE_EXHAUSTED, is_expired_unanswered

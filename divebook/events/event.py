@@ -13,6 +13,8 @@ from divebook.events import catalog
 from divebook.events.catalog import Payload
 from divebook.events.payload import fast_init, wrong_field
 
+MICROSECONDS = 1_000_000
+"""Microseconds in a second. Times in logs are microseconds since 1970."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 """Latest time that a datetime can represent, in microseconds since 1970."""

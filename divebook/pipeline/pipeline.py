@@ -28,7 +28,7 @@ from divebook.definitions.definition import (
 )
 from divebook.definitions.json_schemas import FITTING
 from divebook.definitions.pipelines import AgentStage, PipelineConfig, RunMode
-from divebook.engine.bounds import NANODOLLARS, Consumption, left_after
+from divebook.engine.bounds import Consumption, left_after
 from divebook.environments.environment import Environment
 from divebook.errors import ExecutionCancelledError, ExecutionFailedError, NotFoundError, ResumeError, SetupError
 from divebook.events import Event, catalog
@@ -42,7 +42,7 @@ from divebook.pipeline.progress import question_inside, ready_stages, reflect, s
 from divebook.pipeline.stages import EnvelopeFunction, StageFunctions, stage_step
 from divebook.projections.spans import Span, Spans
 from divebook.questions import checked_answer
-from divebook.questions.bounds import ASK, FAIL, Bounds
+from divebook.questions.bounds import ASK, FAIL, Bounds, nanodollars
 from divebook.questions.question import CONFIRMATION
 from divebook.runtime.clock import SystemClock
 from divebook.runtime.run import Run
@@ -500,7 +500,7 @@ def _remaining_bounds(envelope: Envelope, config: PipelineConfig) -> Bounds | No
     The engine reserves the cost of each model call in advance, so that parallel stages do not exceed the budget
     together. If a person may be asked to raise the bound, model calls are counted only between stages.
     """
-    used = Consumption(envelope.llm_call_count, envelope.token_count, int(envelope.cost * NANODOLLARS))
+    used = Consumption(envelope.llm_call_count, envelope.token_count, nanodollars(envelope.cost))
     remaining = left_after(envelope.bounds, used)
     if config.on_exhausted == ASK:
         remaining = replace(remaining, max_llm_calls=None)

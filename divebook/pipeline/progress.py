@@ -12,7 +12,7 @@ from typing import Any
 
 from divebook.definitions.definition import ENVELOPE, SLOTS, STATE, Workflow, is_pipeline
 from divebook.definitions.pipelines import ASKING, END, START, AgentStage, PipelineConfig, RunMode
-from divebook.engine.bounds import REASONS, dollars
+from divebook.engine.bounds import REASONS
 from divebook.engine.state import ExecutionState
 from divebook.errors import ResumeError
 from divebook.events.event import hashed_id, to_datetime
@@ -30,6 +30,7 @@ from divebook.pipeline.envelope import (
 from divebook.pipeline.envelope.envelope import COUNTS, MAXIMA, ManualClock, envelope_from_state
 from divebook.questions import Question
 from divebook.questions.answer import proposed_bound
+from divebook.questions.bounds import exact_dollars
 from divebook.questions.question import RAISE, STOP
 from divebook.questions.wording import bound_of_envelope_reached
 from divebook.text.format import rfc3339
@@ -101,7 +102,7 @@ def _failed_envelope(slot_names: SlotNames, state: ExecutionState, workflow: Wor
     # Calls that the envelope does not contain yet are those of the failed stage.
     calls = max(0, state.ledger.llm_calls - envelope.llm_call_count)
     envelope.token_count = state.usage.input_tokens + state.usage.output_tokens
-    envelope.cost = dollars(state.usage.cost)
+    envelope.cost = exact_dollars(state.usage.cost)
     # Only envelopes in parallel mode list their failed stages.
     if config.default_run_mode == "parallel":
         envelope.fail_stage(stage.name, message)

@@ -44,7 +44,6 @@ from divebook.definitions.definition import (
 from divebook.definitions.functions import Takes, UserFunction
 from divebook.definitions.pipelines import END, AgentStage, PipelineConfig
 from divebook.definitions.step import STAGE, Retry
-from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, ENCLOSING, STAGE_ATTEMPT
 from divebook.engine.retries import Fault, retry_delay
 from divebook.environments.environment import Environment
@@ -77,6 +76,7 @@ from divebook.pipeline.envelope.envelope import UNSET, ManualClock, recorded_sta
 from divebook.pipeline.envelope.interrupts import as_question, parts_of
 from divebook.pipeline.envelope.plain import json_object
 from divebook.pipeline.progress import failure_of, question_id, slots_from, stage_error
+from divebook.questions.bounds import exact_dollars
 from divebook.runtime.calls import call, invoke
 from divebook.runtime.context import MakeOperation, StepContext, attempts_key, with_wrapper
 from divebook.runtime.errors import clean_text, links_of
@@ -811,7 +811,7 @@ class Trial:
 
     def _count(self, used: Mapping[str, int]) -> None:
         self.envelope.token_count += used.get("input_tokens", 0) + used.get("output_tokens", 0)
-        self.envelope.cost += Decimal(used.get("cost", 0)) / NANODOLLARS
+        self.envelope.cost += exact_dollars(used.get("cost", 0))
 
     async def run(
         self, function: EnvelopeFunction, part: str, *, repeatable: bool, output: Mapping[str, Any] | None = None

@@ -17,7 +17,6 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.forks import ends_in
 from divebook.engine.lifecycle import STATUS_AFTER
 from divebook.engine.operations import (
@@ -42,6 +41,7 @@ from divebook.events.values import ByHash
 from divebook.projections.failures import place_label, without_places
 from divebook.projections.spans import Span
 from divebook.projections.summary import ReadLog
+from divebook.questions.bounds import dollars
 from divebook.report.model import SIGNS, DifferenceKind
 from divebook.text.format import NOTHING, Differing, alike, branch_name, marked, parts, plural, price, seconds, visible
 from divebook.text.redaction import one_line, shared
@@ -873,7 +873,7 @@ def money(nanodollars: int | None) -> str:
     >>> money(1_500_000_000), money(None)
     ('$1.50', 'unknown')
     """
-    return "unknown" if nanodollars is None else price(nanodollars / NANODOLLARS)
+    return "unknown" if nanodollars is None else price(dollars(nanodollars))
 
 
 def took(totals: Totals) -> str:

@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from divebook.definitions.step import base64_block, text_block
-from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, TOOL_CALL
 from divebook.events import Event
 from divebook.events.catalog import COMPLETED, FAILED, WAITING
@@ -35,6 +34,7 @@ from divebook.events.codec import encode_shown
 from divebook.events.recorded import opened
 from divebook.events.values import normalize
 from divebook.projections.spans import COST, DENIALS, Span, spans_of
+from divebook.questions.bounds import dollars
 from divebook.text.format import plural
 
 # --- messages for people ---------------------------------------------------------------------------------------------
@@ -287,8 +287,7 @@ class RequestView:
     @property
     def cost(self) -> float | None:
         """Cost of the request in US dollars; None if no price is known."""
-        cost = self.span.usage.get("cost")
-        return None if cost is None else cost / NANODOLLARS
+        return dollars(self.span.usage.get("cost"))
 
     @property
     def cached(self) -> bool:

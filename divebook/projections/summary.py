@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from divebook.definitions.definition import hidden_steps
-from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.lifecycle import (
     PAUSED,
     RECORDED_AS,
@@ -67,6 +66,7 @@ from divebook.events.event import to_datetime
 from divebook.projections.activity import PAUSED as ACTIVITY_PAUSED
 from divebook.projections.activity import STOPPED, WORKED, Activity, Spreads, activity_of
 from divebook.projections.spans import Span, spans_of
+from divebook.questions.bounds import dollars
 from divebook.questions.question import is_overdue
 from divebook.stores import EventStore, ExecutionRecord
 from divebook.stores.backend import StoredSummary
@@ -184,7 +184,7 @@ class RunLine:
     @property
     def price(self) -> str:
         """Cost of the run as text; empty if it called no model."""
-        return "" if self.cost is None else price(self.cost / NANODOLLARS)
+        return "" if self.cost is None else price(dollars(self.cost))
 
     def worked_us(self, now_us: int) -> int | None:
         """Return the working time of the run up to now, in microseconds; None if its log was not read."""

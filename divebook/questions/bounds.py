@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from divebook.errors import BoundsError, nearest
 from divebook.text.arguments import DurationLike, expected_seconds, plain_seconds, suggest_arguments
@@ -27,6 +27,8 @@ DEFAULT_MAX_DESCENDANTS: Final = 10_000
 MOST_DOLLARS: Final = 10**15
 """Largest cost in dollars that `decimal` multiplies exactly in nanodollars."""
 LEAST_DOLLARS: Final = Decimal("0.000000001")
+NANODOLLARS: Final = 1_000_000_000
+"""Nanodollars in a US dollar. Logs have costs in nanodollars, whose sums are exact."""
 
 
 @suggest_arguments
@@ -207,6 +209,38 @@ def exceeded_edge(bounds: Bounds, edge_counts: Mapping[str, int]) -> str | None:
     """Return the key of the first edge that was passed more often than its bound permits; None if no edge was."""
     # A bound is exceeded by the passage after the last permitted one, hence the comparison with ">".
     return next((edge for edge, limit in bounds.edges.items() if edge_counts.get(edge, 0) > limit), None)
+
+
+# --- costs: logs count them in nanodollars, bounds and people in US dollars ------------------------------------------
+
+
+def nanodollars(amount: Decimal | float) -> int:
+    """Convert an amount in US dollars to whole nanodollars. The rest below one nanodollar is cut off.
+
+    >>> nanodollars(0.1), nanodollars(Decimal("2.50"))
+    (100000000, 2500000000)
+    """
+    # Converted through its text, because a binary fraction is not exact: `Decimal(0.1)` is not 0.1.
+    exact = amount if isinstance(amount, Decimal) else Decimal(str(amount))
+    return int(exact * NANODOLLARS)
+
+
+def exact_dollars(cost: int) -> Decimal:
+    """Convert nanodollars to US dollars without rounding, for bounds and sums."""
+    return (Decimal(cost) / NANODOLLARS).normalize()
+
+
+@overload
+def dollars(cost: float) -> float: ...
+@overload
+def dollars(cost: float | None) -> float | None: ...
+def dollars(cost: float | None) -> float | None:
+    """Convert nanodollars to US dollars, for people and frames. None, an unknown cost, stays None.
+
+    >>> dollars(25_000), dollars(None)
+    (2.5e-05, None)
+    """
+    return None if cost is None else cost / NANODOLLARS
 
 
 def _read_count(key: str, value: Any) -> int:

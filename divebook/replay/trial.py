@@ -17,7 +17,6 @@ from divebook.definitions.definition import Workflow
 from divebook.definitions.functions import FUNCTION
 from divebook.definitions.reader import require_step_of, workflow_text
 from divebook.definitions.step import Step
-from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.forks import Change
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, STEP_EXECUTION
 from divebook.engine.state import ExecutionState
@@ -32,6 +31,7 @@ from divebook.projections.compare import as_text as aligned_as_text
 from divebook.projections.model_requests import messages_of, requests_in
 from divebook.projections.spans import Span
 from divebook.projections.summary import ReadLog
+from divebook.questions.bounds import dollars
 from divebook.report.model import Block, Card, Cards, ChangedText, Paragraph, Report, Text
 from divebook.report.shown import Shown
 from divebook.runtime.run import Run
@@ -411,7 +411,7 @@ def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Run
         span.error or (_waits(execution) if status == catalog.WAITING else None),
         next((span.model for span in spans if span.model), None),
         usage.get("input_tokens", 0) + usage.get("output_tokens", 0) if usage else None,
-        usage["cost"] / NANODOLLARS if "cost" in usage else None,
+        dollars(usage.get("cost")),
         None if span.duration_us is None else timedelta(microseconds=span.duration_us),
     )
 

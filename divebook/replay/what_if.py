@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 from divebook.definitions.definition import Workflow
-from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.decide import steps_ahead
 from divebook.engine.forks import Change, ends_in
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING, TIMER, operation_kind, operation_name
@@ -24,7 +22,7 @@ from divebook.events.event import Event
 from divebook.interrupts import interruptible_result
 from divebook.projections.compare import BLOCKED, IS_COMPUTED, LIVE, Divergence, as_text, way_of
 from divebook.projections.comparison import Comparison
-from divebook.questions.bounds import Bounds
+from divebook.questions.bounds import Bounds, dollars, exact_dollars
 from divebook.replay.recorded_answers import REQUESTS, RecordedAnswers, RecordedEnds, ReuseInputs, answering
 from divebook.report.model import Column, Items, Line, Paragraph, Report, Table, Text
 from divebook.report.shown import Shown
@@ -89,7 +87,7 @@ class WhatIf(Shown):
     @property
     def cost(self) -> float:
         """Cost of the model calls that the what-if made, in dollars."""
-        return self.run.state.own_usage.cost / NANODOLLARS
+        return dollars(self.run.state.own_usage.cost)
 
     @property
     def comparable(self) -> str:
@@ -280,7 +278,7 @@ def likely_cost(events: Iterable[Event], requests: Sequence[OperationRequest]) -
     agents = [agent for each, agent in zip(requests, agents, strict=True) if each.operation_type in REQUESTS]
     if any(agent not in mean_costs for agent in agents):
         return None
-    return sum(mean_costs[agent] for agent in agents) / NANODOLLARS
+    return dollars(sum(mean_costs[agent] for agent in agents))
 
 
 def items_to_come(events: Iterable[Event], state: ExecutionState) -> dict[str, int]:
@@ -319,7 +317,7 @@ def likely_items(events: Sequence[Event], remaining: Mapping[str, int]) -> float
     # nothing.
     if any(costs[step] and not completed[step] for step in remaining):
         return None
-    return sum(count * costs[step] / completed[step] for step, count in remaining.items() if costs[step]) / NANODOLLARS
+    return dollars(sum(count * costs[step] / completed[step] for step, count in remaining.items() if costs[step]))
 
 
 def likely_turns(events: Sequence[Event], workflow: Workflow, steps: Iterable[str]) -> float | None:
@@ -336,7 +334,7 @@ def likely_turns(events: Sequence[Event], workflow: Workflow, steps: Iterable[st
     agents = [step.agent for step in workflow.steps if step.name in new_steps and step.prompt is not None]
     if any(agent not in mean_costs for agent in agents):
         return None
-    return sum(mean_costs[agent] for agent in agents) / NANODOLLARS
+    return dollars(sum(mean_costs[agent] for agent in agents))
 
 
 def _spent(events: Iterable[Event], *, by_turn: bool) -> dict[str | None, list[int]]:
@@ -581,7 +579,7 @@ def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:
         max_llm_calls=None if bounds.max_llm_calls is None else bounds.max_llm_calls + before.ledger.llm_calls,
         max_tokens=None if bounds.max_tokens is None else bounds.max_tokens + usage.input_tokens + usage.output_tokens,
         # Dollars are a `Decimal` in bounds; a float would round them.
-        max_cost=None if bounds.max_cost is None else bounds.max_cost + Decimal(usage.cost) / NANODOLLARS,
+        max_cost=None if bounds.max_cost is None else bounds.max_cost + exact_dollars(usage.cost),
     )
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:  # `%load_ext` loads this module, and must be quick
     from divebook.engine.instructions import Fact
     from divebook.engine.state import ExecutionState
 
-MICROSECONDS = 1_000_000
-"""Microseconds per second. Every recorded time is in microseconds."""
 # An id has 48 bits of time in milliseconds and 74 random bits. Events count in the last ten of these.
 RANDOM_BITS = 74
 COUNTED_BITS = 10

@@ -38,9 +38,9 @@ from divebook.engine.state import Draft, ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError, StoreClosedError
 from divebook.events import Event, catalog
 from divebook.events.catalog import RUNNING, WAITING, Payload
-from divebook.events.event import Record
+from divebook.events.event import MICROSECONDS, Record
 from divebook.events.recorded import ATOMS, Recorded
-from divebook.runtime.clock import MICROSECONDS, Clock, Ids
+from divebook.runtime.clock import Clock, Ids
 from divebook.runtime.commit import GroupCommit, StoreUnavailable
 from divebook.runtime.concurrency import Suspended
 from divebook.stores.append import FIRST_TOKEN, Batch, Durability

@@ -44,7 +44,7 @@ from divebook.errors import (
 from divebook.events import catalog
 from divebook.events.catalog import CANCELLED, FAILED, WAITING
 from divebook.events.codec import checked
-from divebook.events.event import Event
+from divebook.events.event import MICROSECONDS, Event
 from divebook.interrupts import interruptible_result, interruptible_wait
 from divebook.questions.bounds import DEFAULT_MAX_DEPTH, DEFAULT_MAX_DESCENDANTS, Bounds
 from divebook.report.hints import advised
@@ -60,7 +60,7 @@ from divebook.runtime.children import (
     running_children,
     workflows_to_begin,
 )
-from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
+from divebook.runtime.clock import Chance, Clock, Ids
 from divebook.runtime.commit import STORE_PAUSES, Outage
 from divebook.runtime.driver import (
     EXIT_NOTICE,

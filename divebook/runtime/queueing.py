@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
+from divebook.definitions.step import Retry
 from divebook.engine.evolve import fold, fold_records
 from divebook.engine.inbox import Message, facts_of
 from divebook.engine.lifecycle import TERMINAL
@@ -21,9 +22,9 @@ from divebook.engine.state import SLEEPS, ExecutionState, OperationRecord, PathS
 from divebook.errors import DivebookError, ExecutionError, NeedsPersonError, UnreadMessageError
 from divebook.events import catalog
 from divebook.events.catalog import ENQUEUED, MOVED, RUNNING, WAITING, ExecutionMoved
-from divebook.events.event import Event, Record
+from divebook.events.event import MICROSECONDS, Event, Record
 from divebook.runtime.children import ancestors, children_to_continue, running_children
-from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
+from divebook.runtime.clock import Chance, Clock, Ids
 from divebook.runtime.driver import CancelledMeanwhileError, Driver, ExecutionRegistry, WorkerRef
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.loop import ENGINE
@@ -52,9 +53,9 @@ from divebook.text.format import in_parts
 # it is read is therefore not counted.
 
 
-ATTEMPT_PAUSES = (0, 60, 600)
-"""Minimum number of seconds between an automatic resumption and the previous one, by the number of resumptions since
-the execution last made progress. After the last entry, a person must resume the execution.
+RESUMPTIONS = Retry(attempts=3, seconds=60.0, factor=10.0, max_seconds=600.0, jitter=0.0)
+"""Retry policy of automatic resumptions: their number since the execution last made progress, and the pauses between
+them. The first one begins at once. After the last one, a person must resume the execution.
 
 This limits attempts of all processes, because it is computed from the log of the execution. `RETRY_SECONDS` in
 `divebook/queues.py` is different: the pause of one worker after its own attempt to drive an execution raised an error.
@@ -192,13 +193,13 @@ def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
     attempts, since = _latest_attempt(store, execution_id)
     # Example: attempt 1 starts at once, attempt 2 at least 60 s after it, attempt 3 at least 600 s after that.
     # Without progress, the fourth is refused.
-    if attempts >= len(ATTEMPT_PAUSES):
+    if attempts >= RESUMPTIONS.attempts:
         raise NeedsPersonError(
             f"execution {execution_id} needs a person: it was resumed {attempts} times automatically and interrupted "
             "each time before it made progress. Look at what it does next, then resume it"
         )
-    seconds = ATTEMPT_PAUSES[attempts] - (now - since) / MICROSECONDS
-    if seconds > 0:
+    seconds = RESUMPTIONS.delay(attempts) - (now - since) / MICROSECONDS
+    if attempts and seconds > 0:
         raise ExecutionError(
             f"execution {execution_id} was resumed {attempts} times automatically and made no progress; it is tried "
             f"again in {in_parts(math.ceil(seconds))}, or as soon as a person resumes it"

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Self, Unpac
 
 from divebook.definitions.definition import Workflow
 from divebook.definitions.resources import Config
-from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.forks import Change
 from divebook.engine.lifecycle import WAY_ON, shown_status
 from divebook.engine.state import ExecutionState, PathState, awaited_signals, waits_for
@@ -54,7 +53,7 @@ from divebook.projections.failures import Failure, as_exception, failure_in, fai
 from divebook.projections.log_frames import FramedLog, log_of
 from divebook.projections.summary import ReadLog
 from divebook.questions import Question
-from divebook.questions.bounds import Bounds
+from divebook.questions.bounds import Bounds, dollars
 from divebook.report.model import Report
 from divebook.report.shown import Shown
 from divebook.runtime.children import running_children
@@ -299,7 +298,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
     def usage(self) -> RunUsage:
         """Consumption of the execution's model calls, with its cost in US dollars."""
         usage = self.state.own_usage
-        return RunUsage(**{**usage._asdict(), "cost": usage.cost / NANODOLLARS})
+        return RunUsage(**{**usage._asdict(), "cost": dollars(usage.cost)})
 
     @property
     def started_at(self) -> datetime | None:

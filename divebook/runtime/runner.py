@@ -47,6 +47,7 @@ from divebook.engine.retries import Fault, catching
 from divebook.engine.state import ENDED, ExecutionState, unknown
 from divebook.errors import DivebookError
 from divebook.events import catalog
+from divebook.events.event import MICROSECONDS
 from divebook.questions.question import is_overdue
 from divebook.runtime.clock import Chance, StepLog
 from divebook.runtime.concurrency import ConcurrentCalls, ContinuedAsNew, Group, Suspended, Waits, after_start
@@ -308,9 +309,6 @@ class PathRunner(ABC):
 # --- timers ----------------------------------------------------------------------------------------------------------
 #
 # Times at which a path must be checked without a message: a signal is late, a question expires.
-
-
-MICROSECONDS = 1_000_000
 
 
 class Alarms:

@@ -29,6 +29,7 @@ from divebook.engine.state import OperationRecord
 from divebook.errors import BoundExceededError, InterruptExpiredError, SetupError, StepError, shown_number
 from divebook.events import catalog
 from divebook.events.codec import checked
+from divebook.events.event import MICROSECONDS
 from divebook.events.values import normalize
 from divebook.questions import Question
 from divebook.questions.question import is_expired_unanswered
@@ -37,8 +38,6 @@ from divebook.runtime.errors import is_user_code, present_place
 from divebook.runtime.operations import CallOptions, OperationLog, OperationRequest
 from divebook.text.arguments import seconds_of
 from divebook.text.ranges import MOST_SECONDS
-
-MICROSECONDS = 1_000_000
 
 
 class Asking:

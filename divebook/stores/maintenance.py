@@ -31,6 +31,7 @@ from divebook.stores.append import Beginning, ExecutionRecord, StatusColumns, no
 from divebook.stores.backend import StoredLog, StoredRecord
 from divebook.stores.base import EventStore
 from divebook.stores.encoding import embed, files_in, reached, width_of
+from divebook.text.arguments import DurationLike, seconds_of
 
 T = TypeVar("T")
 
@@ -420,7 +421,7 @@ class GcReport:
 def gc(
     store: EventStore,
     *,
-    older_than: timedelta | None = None,
+    older_than: DurationLike | None = None,
     keep_last: int | None = None,
     statuses: Collection[str] = TERMINAL,
     dry_run: bool = False,
@@ -435,7 +436,7 @@ def gc(
     Parameters
     ----------
     older_than
-        Keep executions that ended more recently.
+        Keep executions that ended more recently: seconds, a timedelta, or a text such as ``30d``.
     keep_last
         Keep this number of ended executions of each workflow, counted from the newest.
     statuses
@@ -443,11 +444,12 @@ def gc(
     now
         Microseconds since 1970; the present by default.
     """
-    _check_options(older_than, keep_last, statuses)
+    age = None if older_than is None else timedelta(seconds=float(seconds_of(older_than, "older_than")))
+    _check_options(age, keep_last, statuses)
     moment = to_datetime(time.time_ns() // 1000 if now is None else now)
-    unwanted = [] if older_than is None and keep_last is None else list(_expired(store, keep_last, statuses))
-    if older_than is not None:
-        unwanted = [record for record in unwanted if _ended_at(record) < moment - older_than]
+    unwanted = [] if age is None and keep_last is None else list(_expired(store, keep_last, statuses))
+    if age is not None:
+        unwanted = [record for record in unwanted if _ended_at(record) < moment - age]
     # This check is for a dry run. `discard` checks the leases again in its transaction, since a process may take one
     # meanwhile. It also compares the last event: an execution that was resumed and has ended again is not old
     # (test_a_run_that_is_resumed_and_ends_again_during_a_deletion_is_kept).

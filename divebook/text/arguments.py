@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import timedelta
 from inspect import Parameter
 from numbers import Real
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from divebook.errors import SetupError, unexpected_argument
 from divebook.text.format import parse_duration
@@ -179,6 +179,28 @@ def expected_seconds(allowed: NumberRange, value: object) -> str:
     """
     number = plain_seconds(value)
     return str(allowed) if isinstance(number, int | float) and not isinstance(number, bool) else DURATION_FORMS
+
+
+class Assignment(NamedTuple):
+    """A value that a person typed as ``NAME=VALUE``, or as ``NAME:=JSON``."""
+
+    name: str
+    text: str
+    is_json: bool
+
+
+def assignment_of(typed: str, *, json: bool = True) -> Assignment | None:
+    """Split a text ``NAME=VALUE`` or ``NAME:=JSON``. Return None for a text that has no name or no ``=``.
+
+    Without `json`, a colon belongs to the name.
+
+    >>> assignment_of("city=Bonn"), assignment_of('words:=["a"]')
+    (Assignment(name='city', text='Bonn', is_json=False), Assignment(name='words', text='["a"]', is_json=True))
+    """
+    name, equals, text = typed.partition("=")
+    is_json = json and name.endswith(":")
+    name = name.removesuffix(":") if is_json else name
+    return Assignment(name, text, is_json) if equals and name else None
 
 
 def wait_limit(timeout: object) -> float | None:

@@ -16,7 +16,6 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
-from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.lifecycle import INTERRUPTED, PAUSED
 from divebook.environments.environment import Environment
 from divebook.environments.starts import CELL
@@ -41,6 +40,7 @@ from divebook.events.catalog import (
 from divebook.events.event import to_microseconds
 from divebook.projections.run_columns import cell_text, columns_in
 from divebook.projections.summary import Overview, RunLine, badge_of, badged
+from divebook.questions.bounds import dollars
 from divebook.questions.question import CANCELLED as KINDS_CANCELLED
 from divebook.questions.question import PENDING, InterruptStatus, address_of, became
 from divebook.runtime.run import Run, asked_questions
@@ -593,7 +593,7 @@ class RunsFeed:
             is_whole=self._cache.is_whole,
             matching=len(chosen),
             running=sum(line.status == RUNNING for line in lines),
-            week_cost=sum(costs) / NANODOLLARS if costs else None,
+            week_cost=dollars(sum(costs)) if costs else None,
             counts=_counted(line.status for line in matching),
             workflows=sorted({one_line(record.workflow_name, 120) for record in records})[:MOST_NAMES],
             tags=sorted({tag for record in records for tag in record.tags})[:MOST_NAMES],

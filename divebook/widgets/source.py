@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 from divebook.agents.clients import REQUEST_LIMITERS
 from divebook.definitions.definition import Workflow, hidden_in, visible_steps
 from divebook.definitions.json_schemas import load
-from divebook.engine.bounds import NANODOLLARS, spent_of
+from divebook.engine.bounds import spent_of
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, NAMED_BY, TOOL_CALL
 from divebook.engine.state import ExecutionState, awaited_signals
 from divebook.errors import ExecutionNotFoundError, UnstorableValueError
@@ -37,6 +37,7 @@ from divebook.projections.failures import ItemNames
 from divebook.projections.model_requests import call_of
 from divebook.projections.spans import PlaceOf, Span, item_name, sleep_name
 from divebook.questions import InterruptKind, InterruptStatus, Question
+from divebook.questions.bounds import dollars
 from divebook.questions.question import answer_in_words, became, sort_of
 from divebook.report.hints import Hint
 from divebook.runtime.compute.dask import DASHBOARDS
@@ -215,7 +216,7 @@ class SpendingTracker:
                 agent=one_line(agent, NAME),
                 requests=spent.requests,
                 tokens=spent.tokens,
-                cost=None if spent.cost is None else spent.cost / NANODOLLARS,
+                cost=dollars(spent.cost),
             )
             for agent, spent in list(self._by_agent.items())[:MOST_SPENDERS]
         ]
@@ -630,7 +631,7 @@ def header_of(execution: Run) -> Header:
         model_calls=usage.requests,
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
-        cost=usage.cost / NANODOLLARS if usage.cost else None,
+        cost=dollars(usage.cost) if usage.cost else None,
         # `SpendingTracker`, `FailureTracker` and `with_activity` fill the fields that are 0 or empty here.
         tool_calls=0,
         spenders=[],

@@ -45,6 +45,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
 from divebook.errors import ShellExecutionError, ShellTimeoutError
+from divebook.text.arguments import DURATION_FORMS, DurationLike, plain_seconds
 from divebook.text.passwords import looks_secret
 from divebook.text.redaction import shared
 from divebook.workspaces.paths import PathPolicy, Root
@@ -125,12 +126,12 @@ class Shell(ABC):
     def __init__(
         self,
         *,
-        default_timeout: float = DEFAULT_TIMEOUT,
+        default_timeout: DurationLike = DEFAULT_TIMEOUT,
         environ: Mapping[str, str] | None = None,
         secrets: Callable[[], Mapping[str, str]] | None = None,
         output_limit: int = OUTPUT_LIMIT,
     ) -> None:
-        self.default_timeout = default_timeout if _limit(default_timeout) else math.inf
+        self.default_timeout = _limit(default_timeout) or math.inf
         self._environ = dict(environ or {})
         self._secrets = secrets
         self.output_limit = output_limit
@@ -139,7 +140,7 @@ class Shell(ABC):
         self,
         command: Command,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - it is of the command, which is ended when its time is up
+        timeout: DurationLike | None = None,  # noqa: ASYNC109 - it is of the command, which is ended when its time is up
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         stdin: str | CommandInput = b"",
@@ -153,7 +154,8 @@ class Shell(ABC):
         Parameters
         ----------
         timeout
-            Time limit in seconds; None for the limit of the shell, ``math.inf`` for no limit.
+            Time limit: seconds, a timedelta, or a text such as ``5 min``; None for the limit of the shell, ``math.inf``
+            for no limit.
         env
             Variables in addition to those of the workspace. With ``inherit_env=False`` the command gets no variables of
             this process.
@@ -177,7 +179,7 @@ class Shell(ABC):
         PathNotAllowedError
             The command may not run in `cwd`.
         ValueError
-            `timeout` is not a positive number.
+            `timeout` is not a duration above 0.
         """
         seconds = self.default_timeout if timeout is None else _limit(timeout)
         if not command or (isinstance(command, str) and not command.strip()):
@@ -265,12 +267,13 @@ def _is_text_of_systems(text: str) -> bool:
         return False
 
 
-def _limit(seconds: object) -> float | None:
-    """Convert a time limit in seconds to a float; infinity (no limit) becomes None. Raise ValueError if it is not a
-    positive number.
+def _limit(timeout: object) -> float | None:
+    """Convert a time limit to seconds; infinity (no limit) becomes None. Raise ValueError if it is not a duration above
+    0.
     """
+    seconds = plain_seconds(timeout)
     if not isinstance(seconds, int | float) or math.isnan(seconds) or seconds <= 0:
-        raise ValueError(f"timeout must be a number of seconds above 0, or math.inf for no limit, not {seconds!r}")
+        raise ValueError(f"timeout must be {DURATION_FORMS} above 0, or math.inf for no limit, not {timeout!r}")
     return None if math.isinf(seconds) else float(seconds)
 
 
@@ -392,7 +395,7 @@ class LocalShell(Shell):
         reapers: Reapers | None = None,
         scratch: Callable[[], str | None] = lambda: None,
         shell: Sequence[str] = ("/bin/sh", "-c"),
-        default_timeout: float = DEFAULT_TIMEOUT,
+        default_timeout: DurationLike = DEFAULT_TIMEOUT,
         environ: Mapping[str, str] | None = None,
         secrets: Callable[[], Mapping[str, str]] | None = None,
         output_limit: int = OUTPUT_LIMIT,

@@ -35,7 +35,7 @@ from divebook.agents.models import (
     tokens_of,
     tokens_of_definitions,
 )
-from divebook.engine.bounds import NANODOLLARS
+from divebook.questions.bounds import NANODOLLARS
 from tests.runtime.worlds import environment
 
 TOKENS = st.integers(0, 3_000_000)

@@ -14,7 +14,8 @@ from divebook.agents.scripted import ScriptedCall, ScriptedReply
 from divebook.definitions.definition import InputDefinition
 from divebook.definitions.functions import step, workflow
 from divebook.definitions.tools import ToolFunction, tool
-from divebook.runtime.clock import MICROSECONDS, SystemClock
+from divebook.events.event import MICROSECONDS
+from divebook.runtime.clock import SystemClock
 from divebook.steps.actions import Action
 from divebook.steps.function import Context
 from divebook.stores import EventStore

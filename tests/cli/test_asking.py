@@ -138,6 +138,7 @@ def test_an_answer_that_nobody_asked_for_is_told(hello, divebook):
     [
         (("--answer", "sure"), "--answer 'sure' is not understood"),
         (("--answer", "sure:={"), "is not JSON"),
+        (("--answer", "sure=yes", "--answer", "sure:=false"), "--answer sure=... is given twice; keep one"),
         (("--answers", "nothing.yaml"), "no file of answers"),
         (("--bounds", "max_cost"), "write max_cost=2.50"),
         (("--bounds", "max_cots=3"), "did you mean max_cost"),

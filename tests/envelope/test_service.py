@@ -143,6 +143,7 @@ def test_what_is_over_is_forgotten_by_the_age_of_its_question(service, clock):
     assert [service.get(question.id) for question in (old, still_open, young)] == [None, still_open, young]
     clock.advance(100)
     assert service.cleanup(timedelta(seconds=50)) == 1
+    assert service.cleanup("50s") == 0
     assert service.pending_for_session("sess") == [still_open]
     assert service.stats() == {"total": 1, "pending": 1, "resolved": 0, "expired": 0, "cancelled": 0}
 

@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 
 from divebook import Environment, Step, Workflow
 from divebook.definitions.functions import WORKFLOW_FUNCTIONS, step, workflow
@@ -185,7 +186,8 @@ FUNCTIONS = {one.name: WORKFLOW_FUNCTIONS[one.name] for one in WORKFLOWS if one.
 def work(store, days, *, waiting):
     """Drive what is in the queue."""
     os.environ[STORE] = store
-    queueing.ATTEMPT_PAUSES = (0, 0, 0)  # the number of attempts counts, not their pauses
+    # The number of attempts counts, not their pauses.
+    queueing.RESUMPTIONS = replace(queueing.RESUMPTIONS, seconds=0.0)
     with Environment(store=store, workflows=WORKFLOWS, clock=Ahead(days)) as environment:
         before = {
             lease.execution_id: environment.store.record(lease.execution_id) for lease in environment.store.leases()

@@ -10,7 +10,7 @@ import pytest
 from divebook import Environment
 from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.events.catalog import ExecutionResumed
-from divebook.runtime.queueing import ATTEMPT_PAUSES
+from divebook.runtime.queueing import RESUMPTIONS
 from tests.queues.deaths import FUNCTIONS, WORKFLOWS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL on Windows")
@@ -61,13 +61,13 @@ AT_ONCE = ["beside_a_child", "beside_a_timer", "beside_a_signal", "after_its_chi
 
 def killed_until_withheld(lives, store, execution_id, days=0):
     """Start workers, one after the other, until one survives the execution. Return the number that have died."""
-    for deaths in range(2 * len(ATTEMPT_PAUSES)):
+    for deaths in range(2 * RESUMPTIONS.attempts):
         code = lives.worker(store, days)
         if code != KILLED:
             assert code == 0
             with Environment(store=store) as environment:
                 assert execution_id in [one.execution_id for one in environment.queues.queued(withheld=True)]
-                assert numbers(environment, execution_id)[-len(ATTEMPT_PAUSES) :] == [1, 2, 3]
+                assert numbers(environment, execution_id)[-RESUMPTIONS.attempts :] == [1, 2, 3]
             return deaths
     raise AssertionError("its workers are killed without limit")
 
@@ -77,7 +77,7 @@ def test_an_execution_that_kills_its_workers_beside_a_wait_is_withheld(lives, tm
     store = tmp_path / "store.db"
     with Environment(store=store, workflows=WORKFLOWS) as environment:
         execution = environment.enqueue(name).id
-    assert killed_until_withheld(lives, store, execution) == 1 + len(ATTEMPT_PAUSES)
+    assert killed_until_withheld(lives, store, execution) == 1 + RESUMPTIONS.attempts
 
 
 @pytest.mark.parametrize("name", ["after_its_signal", "after_its_answer", "after_its_timer"])
@@ -93,7 +93,7 @@ def test_an_execution_that_kills_its_workers_after_a_wait_is_withheld(lives, tmp
             ((_, question),) = environment.inbox()
             environment.answer(question.id, "this", execution)
     # The lease was left, so the first of them counts already if there is a wait to continue.
-    assert killed_until_withheld(lives, store, execution, days) in (len(ATTEMPT_PAUSES), 1 + len(ATTEMPT_PAUSES))
+    assert killed_until_withheld(lives, store, execution, days) in (RESUMPTIONS.attempts, 1 + RESUMPTIONS.attempts)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_an_execution_that_only_waits_survives_any_number_of_deaths(lives, tmp_p
     store = tmp_path / "store.db"
     with Environment(store=store, workflows=WORKFLOWS) as environment:
         execution = environment.enqueue(name).id
-    for _ in range(2 * len(ATTEMPT_PAUSES)):
+    for _ in range(2 * RESUMPTIONS.attempts):
         assert lives.worker(store, waiting=waiting) == KILLED
     with Environment(store=store) as environment:
         for record in environment.store.records():

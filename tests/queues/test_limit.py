@@ -10,11 +10,11 @@ from divebook.engine.inbox import ANNOTATION, ANSWER, SIGNAL, Message
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, NeedsPersonError
 from divebook.events import catalog
-from divebook.events.event import Event
+from divebook.events.event import MICROSECONDS, Event
 from divebook.queues import Worker
 from divebook.runtime.children import children_to_continue
-from divebook.runtime.clock import MICROSECONDS, Ids, SystemChance, SystemClock
-from divebook.runtime.queueing import ATTEMPT_PAUSES, CODE_SECONDS, attempts_made, may_have_worked, next_attempt
+from divebook.runtime.clock import Ids, SystemChance, SystemClock
+from divebook.runtime.queueing import CODE_SECONDS, RESUMPTIONS, attempts_made, may_have_worked, next_attempt
 from divebook.stores import MemoryStore, Owner
 from divebook.stores.append import Batch, records_of
 from tests.engine.history import begun, state_after
@@ -203,7 +203,7 @@ def test_a_resumption_that_does_not_count_repeats_the_number_before_it(numbers, 
 def test_the_pause_begins_with_the_attempt_and_not_with_a_resumption_that_does_not_count():
     store = log_with(resumed(1), resumed(1), resumed(1))
     counted_at = NOW + 10 * MICROSECONDS
-    due = counted_at + ATTEMPT_PAUSES[1] * MICROSECONDS
+    due = counted_at + int(RESUMPTIONS.delay(1)) * MICROSECONDS
     with pytest.raises(ExecutionError, match=r"tried again in 1 s"):
         next_attempt(store, "exec_1", due - MICROSECONDS)
     assert next_attempt(store, "exec_1", due) == 2

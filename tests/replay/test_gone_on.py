@@ -12,7 +12,7 @@ import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.definitions.definition import InputDefinition
-from divebook.engine.bounds import NANODOLLARS
+from divebook.questions.bounds import NANODOLLARS
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore
 from tests.replay.test_going_on import ACTIONS, MADE, call, failed, gone_on

@@ -6,10 +6,10 @@ from divebook import Step, Workflow
 from divebook.config.answers import MAX_RESUMED, recover_automatically
 from divebook.errors import ExecutionError, NeedsPersonError
 from divebook.events import catalog
-from divebook.events.event import Event
+from divebook.events.event import MICROSECONDS, Event
 from divebook.notebook.recovery import MAX_LISTED, _recovered_lines, listing
-from divebook.runtime.clock import MICROSECONDS, Ids, SystemChance, SystemClock
-from divebook.runtime.queueing import ATTEMPT_PAUSES, next_attempt
+from divebook.runtime.clock import Ids, SystemChance, SystemClock
+from divebook.runtime.queueing import RESUMPTIONS, next_attempt
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore
 from tests.runtime.worlds import environment
@@ -46,16 +46,17 @@ def world_after(*recoveries):
     return world, killed(world.store, *recoveries)
 
 
-@pytest.mark.parametrize("made", range(len(ATTEMPT_PAUSES)))
+@pytest.mark.parametrize("made", range(RESUMPTIONS.attempts))
 def test_each_attempt_waits_longer_than_the_one_before(made):
     world, name = world_after(*range(1, made + 1))
-    world._clock.time = NOW + ATTEMPT_PAUSES[made] * MICROSECONDS - 1
+    pause = int(RESUMPTIONS.delay(made)) * MICROSECONDS
+    world._clock.time = NOW + pause - 1
     if made:
         with pytest.raises(
             ExecutionError, match=f"resumed {made} times automatically and made no progress; it is tried"
         ):
             world.queues.recover(name)
-    world._clock.time = NOW + ATTEMPT_PAUSES[made] * MICROSECONDS
+    world._clock.time = NOW + pause
     recovered = world.queues.recover(name).wait(20)
     resumed = [event.data for event in recovered.history() if isinstance(event.data, catalog.ExecutionResumed)]
     assert (recovered.status, resumed[-1].recovery) == ("completed", made + 1)

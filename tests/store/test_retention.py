@@ -55,6 +55,8 @@ def test_old_executions_are_deleted(store):
     report = gc(store, older_than=timedelta(days=98), now=NOW)
     assert (deleted(report), report.events) == (1, 3)
     assert left(store) == [2, 3, 4, 5]
+    assert deleted(gc(store, older_than="98d", now=NOW)) == 0
+    assert deleted(gc(store, older_than="97 d", now=NOW)) == 1
 
 
 def test_the_newest_of_each_workflow_are_kept(store):

@@ -127,6 +127,7 @@ def test_a_secret_that_is_printed_in_two_pieces_is_heard_by_nobody(tmp_path):
 def test_a_time_that_is_none_is_an_error(shell, timeout):
     with pytest.raises(ValueError, match="timeout must be"):
         execute(shell, "true", timeout=timeout)
+    assert execute(shell, "true", timeout="5 min").exit_code == 0
 
 
 def test_an_argument_list_is_no_text_for_a_shell(shell):

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any, Final, Self, TypeVar
 
 from divebook.definitions.pipelines import END, START
-from divebook.engine.bounds import REASONS, dollars
+from divebook.engine.bounds import REASONS
 from divebook.engine.state import ENDED, IN_STEP, ExecutionState, Hop
 from divebook.errors import EnvelopeError, InvalidEnvelopeError, did_you_mean
 from divebook.events.catalog import FAILED
@@ -27,7 +27,7 @@ from divebook.pipeline.envelope.interrupts import (
     ProcessingStatus,
     ReasonClass,
     TerminalReason,
-    seconds_from,
+    time_after,
 )
 from divebook.pipeline.envelope.plain import (
     UNREADABLE,
@@ -42,9 +42,10 @@ from divebook.pipeline.envelope.plain import (
     saved_form,
     types_of,
 )
-from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, exceeded_edge
+from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, exact_dollars, exceeded_edge
 from divebook.questions.question import InterruptKind, Word
 from divebook.runtime.clock import SystemClock
+from divebook.text.arguments import DurationLike
 from divebook.text.format import rfc3339
 
 # --- fields of an envelope --------------------------------------------------------------------------------------------
@@ -487,7 +488,7 @@ class Envelope:
         *,
         question: str = "",
         message: str = "",
-        expires_in: float | timedelta | None = None,
+        expires_in: DurationLike | None = None,
         data: Mapping[str, Any] | None = None,
     ) -> None:
         """Create a question to a person and set it as the pending question of the envelope. An earlier question is
@@ -502,14 +503,14 @@ class Envelope:
         question, message
             Text shown to the person: the question of a clarification, the message of any other kind.
         expires_in
-            Seconds, or a timedelta. An expired question still blocks the envelope; the code that drives the envelope
-            decides what to do.
+            Seconds, a timedelta, or a text such as ``5 min``. An expired question still blocks the envelope; the code
+            that drives the envelope decides what to do.
         data
             Plain data for the person or program that answers.
         """
         now = self.clock()
         copied = None if data is None else copied_map(data, "interrupt.data")
-        expires_at = seconds_from(now, expires_in)
+        expires_at = time_after(now, expires_in)
         self.ask(FlowInterrupt(InterruptKind.read(kind), id, now, question, message, copied, expires_at=expires_at))
 
     def ask(self, interrupt: FlowInterrupt) -> None:
@@ -1011,7 +1012,7 @@ def envelope_from_state(state: ExecutionState, steps: Sequence[str] = ()) -> Env
         llm_call_count=ledger.llm_calls,
         agent_hop_count=ledger.agent_hops,
         token_count=used.input_tokens + used.output_tokens,
-        cost=dollars(used.cost),
+        cost=exact_dollars(used.cost),
         edge_counts=dict(sorted(ledger.edges.items())),
         processing_history=_history(state, steps),
         errors=_errors(state),

@@ -24,6 +24,7 @@ from divebook.questions.question import (
     is_overdue,
 )
 from divebook.questions.wording import pipeline_stopped
+from divebook.text.arguments import DurationLike, seconds_of
 
 # --- enumerations of the envelope's fields ----------------------------------------------------------------------------
 #
@@ -304,11 +305,11 @@ class InterruptRecord(FlowInterrupt):
 # --- conversion between questions of envelopes and of executions ------------------------------------------------------
 
 
-def seconds_from(now: datetime, seconds: float | timedelta | None) -> datetime | None:
-    """Return the time that is `seconds` (a number or a timedelta) after `now`; None if `seconds` is None."""
-    if seconds is None:
+def time_after(now: datetime, duration: DurationLike | None) -> datetime | None:
+    """Return the time that is `duration` after `now`; None if `duration` is None."""
+    if duration is None:
         return None
-    return now + (seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds))
+    return now + timedelta(seconds=float(seconds_of(duration, "the lifetime of a question")))
 
 
 def as_question(interrupt: FlowInterrupt) -> Question:

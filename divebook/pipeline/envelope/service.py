@@ -15,10 +15,11 @@ from divebook.pipeline.envelope.interrupts import (
     InterruptResponse,
     Origin,
     accepts_empty_answer,
-    seconds_from,
+    time_after,
 )
 from divebook.pipeline.envelope.plain import copied_map
 from divebook.questions.question import InterruptKind, InterruptStatus
+from divebook.text.arguments import DurationLike, seconds_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class InterruptService:
             question,
             message,
             None if data is None else copied_map(data, "data"),
-            expires_at=seconds_from(now, lifetime),
+            expires_at=time_after(now, lifetime),
             **asdict(origin),
         )
         self._records[record.id] = self._pending[record.id] = record
@@ -237,14 +238,13 @@ class InterruptService:
             self._finish(record, InterruptStatus.EXPIRED) for record in due if self.config(record.kind).auto_expire
         )
 
-    def cleanup(self, older_than: float | timedelta) -> int:
+    def cleanup(self, older_than: DurationLike) -> int:
         """Delete the records of answered or ended questions that were asked more than `older_than` ago. Return the
         number of deleted records.
 
         A number is an age in seconds.
         """
-        age = older_than if isinstance(older_than, timedelta) else timedelta(seconds=older_than)
-        limit = self._clock() - age
+        limit = self._clock() - timedelta(seconds=float(seconds_of(older_than, "older_than")))
         over = [
             record
             for record in list(self._records.values())
