@@ -1,6 +1,7 @@
 """The shape of the code, where the linters' own rules do not reach."""
 
 import ast
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -86,6 +87,12 @@ def graph():
     return grimp.build_graph(
         "divebook", include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
     )
+
+
+@functools.cache
+def tree_of(path):
+    """Return the syntax tree of a file. Parsing all files takes seconds, and many tests look at them."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def modules():
@@ -190,15 +197,25 @@ def users(name):
 
 def functions_with(name, names_in):
     """Return the functions of divebook in which `names_in` returns a part called `name` for one of the nodes."""
-    functions = set()
+    found = set()
+    for label, nodes in functions():
+        parts = (part for node in nodes for part in names_in(node))
+        if any(name in (getattr(part, "attr", None), getattr(part, "id", None)) for part in parts):
+            found.add(label)
+    return found
+
+
+@functools.cache
+def functions():
+    """Return all functions of divebook as ``module:function``, with the nodes in them that name something."""
+    found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for function in ast.walk(tree_of(path)):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                parts = [part for node in ast.walk(function) for part in names_in(node)]
-                if name in {getattr(part, "attr", getattr(part, "id", None)) for part in parts}:
-                    functions.add(f"{module}:{function.name}")
-    return functions
+                nodes = [node for node in ast.walk(function) if isinstance(node, ast.Call | ast.Name | ast.Attribute)]
+                found.append((f"{module}:{function.name}", nodes))
+    return found
 
 
 def test_the_first_event_of_a_variant_is_made_in_one_place():
@@ -209,28 +226,150 @@ def test_the_first_event_of_a_variant_is_made_in_one_place():
     assert callers("_forked") == {f"divebook.environments.variants:{name}" for name in ways_in}
 
 
+def test_the_first_event_of_a_run_is_made_in_one_place():
+    """Starts, children and successors differ in the arguments of one function. An imported log is written."""
+    assert callers("ExecutionStarted") == {"divebook.environments.starts:opening_of", "divebook.agents.imports:log_of"}
+
+
+def test_calls_of_functions_are_prepared_in_one_way():
+    """A second object for what calls have in common would be kept, bounded and dropped by rules of its own."""
+    assert callers("PreparedCall") == {"divebook.runtime.calls:call", "divebook.runtime.calls:prepared_call"}
+    keepers = functions_with("prepared_calls", lambda node: [node] if isinstance(node, ast.Attribute) else [])
+    assert keepers == {
+        "divebook.runtime.calls:prepared_call",
+        "divebook.runtime.context:__init__",
+        "divebook.runtime.step:_attempt",
+    }
+
+
+def test_agents_and_tools_of_the_library_are_kept_in_one_place():
+    """They hold keys of providers. `LibraryCache` forgets them when its environment is closed."""
+    assert callers("LibraryCache") == {"divebook.environments.registry:__init__"}
+    made = {path for path in callers("library_tool") if not path.startswith("divebook.agents.agent:")}
+    assert made == {
+        "divebook.agents.agent_loop:_library_tool",
+        "divebook.export.pytest:_tools_of",
+        "divebook.steps.checks:_check_signatures",
+    }
+
+
+def test_costs_are_converted_in_one_place():
+    """`nanodollars` is exact for binary fractions too; a second way would count 0.1 dollars as another number."""
+    scaled = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv):
+                sides = {ast.unparse(side) for side in (node.left, node.right)}
+                if sides & {"NANODOLLARS", "bounds.NANODOLLARS", "1000000000", "1000000000.0", "10 ** 9", "1e-09"}:
+                    scaled.add(path.relative_to(PACKAGE).as_posix())
+    others = {
+        "agents/models.py": "rates of single tokens, which are less than a nanodollar",
+        "workspaces/docker/engine.py": "parts of a processor",
+    }
+    assert scaled - {"questions/bounds.py"} == others.keys(), "use the functions of divebook.questions.bounds"
+
+
+def test_typed_values_are_split_in_one_place():
+    """``NAME=VALUE`` and ``NAME:=JSON`` mean the same in each option: a second way would take other names."""
+    others = {
+        "notebook/commands.py": "splits options such as ``--limit=3``",
+        "notebook/line_completion.py": "looks at a word that is not complete",
+        "workspaces/local.py": "reads the settings of a virtual environment",
+    }
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(tree_of(path))
+        if _called(node) in ("partition", "split") and node.args and getattr(node.args[0], "value", None) == "="
+    }
+    assert found - {"text/arguments.py"} == others.keys(), "use divebook.text.arguments.assignment_of"
+
+
+def test_durations_are_converted_in_one_place():
+    """Every duration of the public API is a number, a timedelta or a text. A second way would take fewer forms."""
+    others = {
+        "commands/command.py": "writes results as JSON",
+        "definitions/table.py": "calls `plain_seconds` for some types only",
+        "events/codec.py": "writes values as JSON",
+        "runtime/errors.py": "writes an error to the log",
+    }
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(tree_of(path))
+        if _called(node) == "isinstance" and "timedelta" in re.findall(r"\w+", ast.unparse(node.args[1]))
+    }
+    assert found - {"text/arguments.py"} == others.keys(), "use seconds_of or plain_seconds of divebook.text.arguments"
+    assert {name for name in callers("parse_duration") if not name.startswith("divebook.text.")} == {
+        "divebook.commands.store:_age",
+        "divebook.definitions.table:read",
+    }
+
+
+def test_times_of_logs_are_converted_in_one_place():
+    """`to_datetime` and `to_microseconds` calculate in UTC and in whole numbers, so that no time is rounded."""
+    outside_logs = {
+        "divebook.agents.batches:_find_existing",
+        "divebook.config.content:_fingerprint",
+        "divebook.config.schedules:_wall_time",
+        "divebook.scripting.sandbox:_now",
+        "divebook.steps.script_step:now",
+        "divebook.tools.file_tools:_time",
+        "divebook.workspaces.agent_tools:ls",
+    }
+    assert callers("fromtimestamp") | callers("timestamp") == outside_logs, "use divebook.events.event.to_datetime"
+    of_a_second = re.compile(r"^\w*(SECOND|MICRO)\w*(: \w+)? = (1_000_000|1e6)$", re.MULTILINE)
+    places = {path for path in PACKAGE.rglob("*.py") if of_a_second.search(path.read_text(encoding="utf-8"))}
+    assert places == {PACKAGE / "events/event.py"}
+
+
 def test_changes_of_a_log_are_watched_in_one_way():
     """`on_change` combines the events of this process with news of others. The inbox of the engine needs news only."""
     outside_the_store = {name for name in callers("on_news") if not name.startswith("divebook.stores.")}
     assert outside_the_store == {"divebook.runtime.loop:_listen"}
 
 
+POLLS = {
+    "stores/sqlite/tables.py": "looks for writes of other processes",
+    "stores/postgres/store.py": "looks for news of the server",
+    "workspaces/docker/engine.py": "asks the engine whether a command has ended",
+}
+"""Files that look for something less and less often. They try nothing again."""
+
+
 def test_a_growing_pause_is_computed_by_a_retry_policy_only():
-    """`Retry.delay` is the only formula. A loop that multiplies its own pause would be a second retry policy."""
-    polls = {"divebook/stores/sqlite/tables.py", "divebook/stores/postgres/store.py"}
-    growing = {path for path in sources() if path.is_relative_to(PACKAGE) and grows_a_pause(path)}
-    assert {str(path.relative_to(ROOT)) for path in growing} == polls
+    """`Retry.delay` is the only formula. A loop that multiplies its own pause would be a second retry policy, and so
+    would a table of growing pauses.
+    """
+    growing = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if grows_a_pause(path)}
+    assert growing == POLLS.keys(), "use a divebook.definitions.step.Retry"
+
+
+PAUSE = re.compile("pause|wait|delay|interval|backoff", re.IGNORECASE)
 
 
 def grows_a_pause(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         target = node.target if isinstance(node, ast.AugAssign) else next(iter(getattr(node, "targets", ())), None)
-        if isinstance(target, ast.Name) and re.search("pause|wait|delay|interval", target.id):
-            is_scaled = any(isinstance(part, ast.Mult | ast.Pow) for part in ast.walk(node))
-            names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
-            if is_scaled and (isinstance(node, ast.AugAssign) or names.count(target.id) > 1):
+        name = ast.unparse(target) if isinstance(target, ast.Name | ast.Attribute) else ""
+        if PAUSE.search(name) and is_scaled(node):
+            names = [ast.unparse(part) for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)]
+            if isinstance(node, ast.AugAssign) or names.count(name) > 1:
+                return True
+        # `await asyncio.sleep(2**failures)`
+        if _called(node) in ("sleep", "call_later") and is_scaled(node):
+            return True
+        # `PAUSES = (1, 5, 30)`
+        if PAUSE.search(name) and isinstance(getattr(node, "value", None), ast.Tuple | ast.List):
+            numbers = [getattr(each, "value", None) for each in node.value.elts]
+            if len(numbers) > 2 and all(type(number) in (int, float) for number in numbers):
                 return True
     return False
+
+
+def is_scaled(node):
+    """Return True if something is multiplied, raised to a power or shifted in a node."""
+    return any(isinstance(part, ast.Mult | ast.Pow | ast.LShift) for part in ast.walk(node))
 
 
 def test_inputs_are_bound_in_one_place():
@@ -255,7 +394,7 @@ def test_there_are_three_contexts_of_calls():
     defined = {
         (str(path.relative_to(PACKAGE)), node.name)
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ClassDef) and node.name.endswith("Context")
     }
     assert defined == {
@@ -277,14 +416,32 @@ def test_the_calls_that_an_edit_affects_are_determined_in_one_place():
     }
 
 
+CALLED_IN_TURN = {
+    "cli/run.py: _restore": "undoes what a command has set up",
+    "environments/environment.py: _closers": "closes parts of an environment once",
+    "environments/environment.py: _unsubscribers": "removes listeners once",
+    "runtime/concurrency.py: _parked": "asks whether parked paths are ready",
+    "runtime/recorder.py: _unwritten": "writes what waited for the start of a call",
+    "text/patterns.py: _loops": "tests of characters",
+    "text/patterns.py: _tests": "tests of characters",
+    "workspaces/shell.py: _listeners": "the listeners of one command, given when it starts",
+}
+"""Attributes with functions that a method calls one after the other, and are no lists of listeners, with the reason."""
+
+
 def test_there_is_one_list_of_listeners():
-    """A tuple that is replaced to add or remove a listener is what `Listeners` is for."""
-    own_lists = {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        if re.search(r"self\.\w*listeners\w* = (\(|\[|tuple)", path.read_text(encoding="utf-8"))
-    }
-    assert own_lists == set()
+    """`Listeners` may be changed by any thread while it is iterated. A second list would need the same rules."""
+    own_lists = set()
+    for path in PACKAGE.rglob("*.py"):
+        for loop in ast.walk(tree_of(path)):
+            if isinstance(loop, ast.For | ast.AsyncFor):
+                names = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+                parts = [part for part in ast.walk(loop.iter) if isinstance(part, ast.Attribute)]
+                own = {part.attr for part in parts if getattr(part.value, "id", "") == "self"}
+                calls = {getattr(call.func, "id", "") for call in ast.walk(loop) if isinstance(call, ast.Call)}
+                if names & calls and "entries" not in {part.attr for part in parts}:
+                    own_lists |= {f"{path.relative_to(PACKAGE).as_posix()}: {name}" for name in own}
+    assert own_lists == CALLED_IN_TURN.keys(), "use divebook.stores.listeners.Listeners"
     assert callers("Listeners") == {
         "divebook.runtime.streaming:subscribe",
         "divebook.stores.listeners:__init__",
@@ -293,11 +450,36 @@ def test_there_is_one_list_of_listeners():
     }
 
 
+RENAMES = {
+    "divebook.documents.private_files",  # the one way
+    "divebook.devenv.checkpoints",  # folders
+    "divebook.devenv.environments",  # folders
+    "divebook.devenv.jobs",  # a full log file, which begins anew
+    "divebook.stores.sqlite.store",  # SQLite's own files
+    "divebook.workspaces.files",  # relative to an open folder that other programs change at the same time
+    "divebook.workspaces.snapshots.restore",  # likewise
+}
+
+
+def path_replacements():
+    """Return the functions that replace a file by another: `os.replace`, or `replace` of a path, with one argument."""
+
+    def is_of_files(call):
+        name = ast.unparse(call.func)
+        return name == "os.replace" or (name.endswith(".replace") and len(call.args) == 1 and not call.keywords)
+
+    return functions_with(
+        "replace", lambda node: [node.func] if isinstance(node, ast.Call) and is_of_files(node) else []
+    )
+
+
 def test_files_are_replaced_in_one_way():
     """Each caller of these functions that is not listed here would need its own draft, mode and clean-up."""
     drafts = {name for name in callers("mkstemp") if not name.startswith("divebook.workspaces.shell:")}
     assert drafts == {"divebook.documents.private_files:_draft"}
     assert callers("NamedTemporaryFile") == set()
+    moved = {name.partition(":")[0] for name in callers("rename") | path_replacements()}
+    assert moved == RENAMES, "use divebook.documents.private_files.replace_whole"
     assert callers("hardlink_to") == {"divebook.documents.private_files:create_whole"}
     # SQLite's own files, and writes relative to an open folder that other programs change at the same time.
     elsewhere = ("divebook.stores.sqlite.store:", "divebook.workspaces.snapshots.restore:")
@@ -309,6 +491,20 @@ def test_files_are_locked_in_one_way():
     """A second way would need the same time limit, and the same rules for forked processes and deleted lock files."""
     assert callers("flock") == {f"divebook.workspaces.locks:{name}" for name in ("_try_lock", "release")}
     assert callers("lockf") == set()
+    # The other one asks for the path of an open file.
+    assert importers("fcntl") == {"workspaces/locks.py", "workspaces/paths.py"}
+    assert importers("msvcrt") == set()
+
+
+def importers(module):
+    """Return the files of divebook that import a module, anywhere in them."""
+    return {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and module in {getattr(node, "module", None), *(alias.name for alias in node.names)}
+    }
 
 
 def test_names_of_hosts_are_resolved_and_checked_in_one_place():
@@ -329,10 +525,14 @@ def test_one_function_records_model_requests():
     makers = {
         f"{path.relative_to(PACKAGE)}: {function.name}"
         for path in PACKAGE.rglob("*.py")
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for function in ast.walk(tree_of(path))
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for call in ast.walk(function)
-        if isinstance(call, ast.Call) and any(getattr(value, "id", "") == "AGENT_RESPONSE" for value in call.args)
+        if isinstance(call, ast.Call)
+        and any(
+            "AGENT_RESPONSE" in (getattr(value, "id", ""), getattr(value, "attr", ""))
+            for value in (*call.args, *(keyword.value for keyword in call.keywords))
+        )
     }
     assert makers == {"agents/requests.py: record_request", "agents/imports.py: _write_request"}
 
@@ -342,7 +542,7 @@ def test_plain_data_with_tagged_values_is_made_in_one_place():
     places = {
         path.relative_to(ROOT).as_posix()
         for path in sorted((ROOT / "divebook").rglob("*.py"))
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for call in ast.walk(tree_of(path))
         if _called(call) in {"parse", "loads"} and call.args and _called(call.args[0]) == "encode"
     }
     assert places == {"divebook/events/codec.py"}
@@ -395,7 +595,7 @@ def test_html_is_made_of_reports_alone():
     tag = re.compile(rf"</?(?:{'|'.join(elements.split())})(?:[ >/]|$)")
     by_hand = set()
     for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = tree_of(path)
         documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         texts = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)}
         strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
@@ -410,7 +610,7 @@ def test_reports_hold_their_commands_as_data():
     found = set()
     for package in ("report", "analysis", "projections", "replay"):
         for path in (PACKAGE / package).rglob("*.py"):
-            nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+            nodes = [*ast.walk(tree_of(path))]
             # A string that stands alone is a docstring.
             documentation = {node.value for node in nodes if isinstance(node, ast.Expr)}
             constants = {node for node in nodes if isinstance(node, ast.Constant)} - documentation
@@ -427,7 +627,7 @@ def test_an_object_shows_itself_by_its_report():
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef) and node.name in methods
     }
     assert found - {"report/shown.py"} <= others.keys(), "derive from divebook.report.shown.Shown"
@@ -455,7 +655,7 @@ def test_texts_of_results_come_from_their_reports():
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef) and node.name == "__str__"
     }
     assert found - {"report/shown.py"} == WORDS_OF_VALUES.keys(), "derive from divebook.report.shown.Shown"
@@ -464,7 +664,7 @@ def test_texts_of_results_come_from_their_reports():
 def test_pipelines_read_the_time_from_the_clock_of_the_engine():
     """A time from another clock is not in the log, and differs in a replay. No code exchanges an envelope's clock."""
     for path in sorted((ROOT / "divebook" / "pipeline").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             assert _called(node) not in {"now", "utcnow", "time", "monotonic", "time_ns"} or _is_clock(node), path
             targets = node.targets if isinstance(node, ast.Assign) else []
             assert "clock" not in {getattr(target, "attr", None) for target in targets}, path
@@ -480,7 +680,7 @@ def test_texts_of_questions_have_one_home():
     assert callers("InterruptRaised") == {"divebook.questions.wording:event", "divebook.runtime.waiting:_raise"}
     texts = set()
     for path in sorted(PACKAGE.rglob("*.py")):
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for call in ast.walk(tree_of(path)):
             name = getattr(getattr(call, "func", None), "attr", None)
             if isinstance(call, ast.Call) and name in ("interrupt", "question") and len(call.args) > 1:
                 texts |= {str(path)} if isinstance(call.args[1], ast.Constant | ast.JoinedStr) else set()
@@ -491,6 +691,14 @@ def test_a_process_is_recognized_in_one_way():
     """The start time in seconds changes when the clock is set. Records of older versions of `dev_env` have no other."""
     assert callers("create_time") == {"divebook.devenv.jobs:_began"}
     assert callers("is_running") == {"divebook.devenv.jobs:_is_alive", "divebook.stores.leases:has_died"}
+    assert callers("pid_exists") == set()
+    asked = functions_with("kill", lambda node: [node.func] if _called(node) == "kill" and is_question(node) else [])
+    assert asked == {"divebook.processes:_accepts_signals"}
+
+
+def is_question(call):
+    """Return True for ``os.kill(pid, 0)``, which only asks whether a process exists."""
+    return len(call.args) == 2 and getattr(call.args[1], "value", None) == 0
 
 
 def test_there_is_one_handle_of_an_execution():
@@ -500,7 +708,7 @@ def test_there_is_one_handle_of_an_execution():
 
     handles = set()
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
                 if {"wait", "pause", "resume", "history"} <= methods:
