@@ -701,6 +701,70 @@ def is_question(call):
     return len(call.args) == 2 and getattr(call.args[1], "value", None) == 0
 
 
+CLASSES_OF_AN_EXECUTION = {
+    "runtime/run.py: Run": "the handle, for people and code",
+    "runtime/driver.py: Driver": "drives it in this process",
+    "runtime/driver.py: ExecutionRegistry": "finds the driver of each",
+    "engine/state.py: ExecutionState": "the state, folded from the log",
+    "runtime/runner.py: ParkedRun": "waits in this process without a task",
+    "runtime/step.py: StepRun": "one visit of a step",
+    "notebook/rerun.py: PreviousRun": "the earlier one of a cell",
+    "notebook/saved_notebook.py: SavedRun": "read from a file, without a store",
+    "widgets/recording.py: CleanRun": "what is saved of it, without secrets",
+    "pipeline/stages.py: _Run": "one request in a pipeline",
+    "commands/inspection.py: ExecutionData": "its JSON",
+    "commands/inspection.py: ShownRun": "the result of a command, with options",
+    "commands/queues.py: InterruptedRun": "its JSON in a list",
+    "projections/summary.py: _PathOfRun": "one path of it",
+    "widgets/protocol.py: PackedRun": "its JSON in a saved notebook",
+    "workspaces/shell.py: _Run": "a command of a shell",
+}
+"""Classes above the stores that stand for one execution, each with what no other one is."""
+CLASSES_OF_A_LOG = {
+    "projections/summary.py: ReadLog": "its events in memory, with what is computed from them",
+    "replay/replayer.py: Positions": "the state after each event",
+    "replay/replayer.py: LogWalk": "moves through the positions",
+    "widgets/stepping.py: SteppedLog": "the positions of a view",
+    "widgets/recording.py: RecordedPositions": "the positions of a saved run, without its events",
+    "replay/tape.py: Tape": "what code has reproduced of it",
+    "replay/tape.py: TapeLog": "the journal of code that is compared with it",
+    "replay/tape.py: TapeOperations": "the operations of code that is compared with it",
+    "runtime/driver.py: LoadedLog": "what a driver begins with",
+    "runtime/operations.py: OperationLog": "the look-up of operations",
+    "runtime/clock.py: StepLog": "protocol of the journal and of `TapeLog`",
+    "engine/lifecycle.py: _LogChecker": "checks the order of events",
+    "projections/log_frames.py: FramedLog": "its DataFrames",
+    "analysis/store.py: Logged": "one log among those of a DataFrame",
+    "telemetry.py: TracedLog": "reports it to OpenTelemetry",
+    "steps/conversations.py: DurableLog": "a list that outlasts a run, kept as a log",
+    "runtime/compute/worker.py: _Logged": "lines of `logging`",
+}
+"""Classes above the stores that stand for one log, each with what no other one is."""
+
+
+def test_each_class_of_an_execution_or_log_has_a_purpose_of_its_own():
+    """There were 55 of them, many with the same content."""
+    of_an_execution = re.compile(r"^Execution|(Execution|Run|Driver)$")
+    of_a_log = re.compile(r"Log($|[A-Z])|Logged|History|Tape|Positions")
+    found = {of_an_execution: set(), of_a_log: set()}
+    sequences = set()
+    for path in PACKAGE.rglob("*.py"):
+        file = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            bases = {ast.unparse(base) for base in node.bases}
+            if any(re.search(r"(Sequence|List|list|tuple)\[Event\b", base) for base in bases):
+                sequences.add(f"{file}: {node.name}")
+            if not file.startswith(("stores/", "devenv/", "events/", "errors.py")):
+                for names, places in found.items():
+                    places.update({f"{file}: {node.name}"} if names.search(node.name) else ())
+    advice = "use History (events), ReadLog (what is computed from them), Positions (states) or Run, or say what is new"
+    assert found[of_an_execution] == CLASSES_OF_AN_EXECUTION.keys(), advice
+    assert found[of_a_log] == CLASSES_OF_A_LOG.keys(), advice
+    assert sequences == {"projections/summary.py: ReadLog", "stores/history.py: History"}, advice
+
+
 def test_there_is_one_handle_of_an_execution():
     """A method of `Environment` that takes an id would be the verb of `Run` a second time."""
     from divebook.environments.environment import REMOVED, Environment
