@@ -743,7 +743,7 @@ CLASSES_OF_A_LOG = {
 
 
 def test_each_class_of_an_execution_or_log_has_a_purpose_of_its_own():
-    """There were 55 of them, many with the same content."""
+    """Two classes with the same content would have to be kept equal, and a reader would have to learn both."""
     of_an_execution = re.compile(r"^Execution|(Execution|Run|Driver)$")
     of_a_log = re.compile(r"Log($|[A-Z])|Logged|History|Tape|Positions")
     found = {of_an_execution: set(), of_a_log: set()}
