@@ -742,7 +742,7 @@ class LeaseHeldError(StoreError):
 class StoreBusyError(StoreError):
     """Raised if a store cannot write at the moment, because another process holds a lock or the disk is full.
 
-    An execution waits until the store can be written again; see `Run.held_up`.
+    An execution waits until the store can be written again. Its view and its repr show the reason.
     """
 
 

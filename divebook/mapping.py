@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypedDict
 
 from divebook.agents import Agent
 from divebook.agents.agent import digest_of
@@ -37,7 +37,45 @@ from divebook.text.format import plural
 from divebook.text.redaction import one_line, shared
 from divebook.text.user_warning import warn_user
 
-__all__ = ["PARALLEL", "MappedRows", "mapped"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["PARALLEL", "AnyFrame", "MapOptions", "MappedRows", "SupportsToPandas", "mapped"]
+
+
+class SupportsToPandas(Protocol):
+    """Protocol of frames of other libraries, such as DataFrames of polars and Arrow tables."""
+
+    def to_pandas(self) -> Any:
+        """Return the frame as a DataFrame of pandas."""
+
+
+AnyFrame: TypeAlias = "pd.DataFrame | SupportsToPandas | Sequence[Mapping[str, Any]]"
+"""Rows with named columns: a DataFrame of pandas or polars, an Arrow table, or a list of mappings."""
+
+
+class MapOptions(TypedDict, total=False):
+    """Options of `divebook.map` for rows of all kinds. All options are optional."""
+
+    store: str | None
+    """Name under which the results are stored and found again."""
+    parallel: int
+    """Number of concurrent calls."""
+    idempotent: bool
+    """Whether a call may be repeated if its process died during it."""
+    retry: Retry | int | None
+    """Policy for repeating the failed call of a row."""
+    timeout: DurationLike | None
+    """Time limit of the call for one row."""
+    parameters: Mapping[str, Any] | None
+    """Further arguments, equal for all calls."""
+    bounds: Bounds | Mapping[str, Any] | None
+    """Budget of all rows together."""
+    again: bool
+    """True to start again, and keep the old results beside the new ones."""
+    environment: Environment | None
+    """Environment that runs and stores it; by default that of the session."""
+
 
 # --- inputs and start key of a map ---
 
@@ -132,7 +170,7 @@ class MappedRows:
         display_rows(self)
 
     @property
-    def frame(self) -> Any:
+    def frame(self) -> pd.DataFrame:
         """Frame that was passed to the map, with the columns of the results added. The column ``error`` has the reason
         if a row failed.
 
@@ -143,7 +181,7 @@ class MappedRows:
         return joined(self._given, self._outcome())
 
     @property
-    def failed(self) -> Any:
+    def failed(self) -> pd.DataFrame:
         """Rows of `frame` whose call failed."""
         rows = self.frame
         return rows[rows["error"].notna()]
@@ -227,7 +265,7 @@ class MappedRows:
         details += ": .retry_failed() calls those again" if settled else ""
         if failed > settled:
             details += f" ({failed - settled:,} of unknown outcome only with unknown=True)"
-        details += "" if self.run.status == COMPLETED else f"; {self.run.standing}"
+        details += "" if self.run.status == COMPLETED else f"; {self.run.internals.standing}"
         spreads = "".join(f"; {shared().text(spread.words)}" for spread in _spread_of(outcome))
         return f"<{self.workflow.name}: {len(outcome):,} of {len(self):,} rows{details}{one_line(spreads, MOST_WORDS)}>"
 
@@ -247,14 +285,14 @@ class MappedRows:
     def _round_key(self, number: int) -> str:
         return f"{number} after {self.key}" if number else self.key
 
-    def _outcome(self) -> Any:
+    def _outcome(self) -> pd.DataFrame:
         from divebook.events.arrow.rows import outcome_of
 
         rounds = [(len(opened(each.state.inputs[FRAME])), _parts(each)) for each in self._rounds()]
         return outcome_of(len(self), rounds)
 
 
-def _spread_of(outcome: Any) -> tuple[Distribution, ...]:
+def _spread_of(outcome: pd.DataFrame) -> tuple[Distribution, ...]:
     from divebook.events.arrow.rows import count_frame
 
     tallies: dict[str, ColumnTally] = {}
@@ -298,7 +336,7 @@ _OWN: set[str] = set()
 
 def mapped(
     environment: Environment,
-    frame: Any,
+    frame: AnyFrame,
     function: Callable[..., Any] | Workflow | Agent,
     *,
     store: str | None = None,
@@ -323,6 +361,9 @@ def mapped(
     """
     from divebook.events.arrow.rows import columns_of, part_of
 
+    # A log contains a tuple as a tuple, which is no frame.
+    if isinstance(frame, tuple):
+        frame = [*frame]
     if not isinstance(function, Agent) and (prompt is not None or output is not None):
         raise SetupError(
             "prompt and output are for agents: a function, or a workflow, is given the columns of each row"

@@ -12,6 +12,7 @@ from divebook.definitions.servers import MCPServerDefinition
 from divebook.documents import FileDocuments
 from divebook.environments.environment import REMOVED
 from divebook.errors import AlreadyRegisteredError, CorruptStoreError, NotFoundError, SetupError
+from divebook.runtime.run import REMOVED as RUN_REMOVED
 from divebook.runtime.step import Outcome
 from divebook.steps.actions import REGISTERED, Action
 from divebook.stores import MemoryStore, SqliteStore
@@ -193,7 +194,7 @@ def test_a_damaged_execution_is_looked_up_as_far_as_it_is_sound_and_not_carried_
     with SqliteStore(path) as store:
         world = Environment(store=store)
         execution = world.run_of(execution_id)
-        assert "event 3 of execution" in str(execution.damage)
+        assert "event 3 of execution" in str(execution.internals.damage)
         assert [event.sequence for event in execution.history()] == [1, 2]
         assert "error: the log is damaged; this is what its first 2 events say. event 3" in str(execution)
         assert world.inbox() == []
@@ -261,3 +262,19 @@ def test_an_environment_has_few_members():
     assert len([name for name in dir(Environment) if not name.startswith("_")]) <= 26
     with Environment(store="memory:") as world:
         assert {name for name in vars(world) if name[0] != "_"} == {"description", "internals", "name", "store"}
+
+
+def test_members_of_a_run_that_moved_are_named_by_the_error_and_exist():
+    with Environment(store="memory:") as world:
+        run = world.start(Workflow("w", [Step("s", script="1")])).wait()
+        for name, place in RUN_REMOVED.items():
+            with pytest.raises(AttributeError) as error:
+                getattr(run, name)
+            assert place in str(error.value)
+            found = run
+            for part in place.removeprefix("run").strip(".").removesuffix("()").split("."):
+                found = getattr(found, part) if part and found is not None else found
+        names = {name for name in dir(run) if not name.startswith("_")}
+        assert not names & RUN_REMOVED.keys()
+        # What is not for users belongs to `RunInternals`.
+        assert len(names) <= 72, sorted(names)

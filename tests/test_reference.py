@@ -95,16 +95,31 @@ def scope():
     return NAMES
 
 
+def classes_of(annotation, module):
+    """Return the classes of divebook in an annotation of a module, which may be a text."""
+    if not isinstance(annotation, str):
+        return classes_in(annotation)
+    # The description of a key of definitions is not a type.
+    names = set(re.findall(r"\b[A-Z]\w+", annotation.partition(", Key(")[0]))
+    # A module may have another object of that name, such as an alias.
+    space = {**scope(), **vars(sys.modules[module])}
+    found = (space[name] for name in names if isinstance(space.get(name), type))
+    return {cls for cls in found if cls.__module__.startswith("divebook")}
+
+
 def result_classes(function):
     """Return the classes of divebook in the return annotation of a function."""
     annotation = getattr(inspect.unwrap(function), "__annotations__", {}).get("return")
-    if annotation is None:
-        return set()
-    if isinstance(annotation, str):
-        names = set(re.findall(r"\b[A-Z]\w+", annotation))
-        space = {**scope(), **{n: v for n, v in vars(sys.modules[function.__module__]).items() if isinstance(v, type)}}
-        return {space[name] for name in names if name in space and space[name].__module__.startswith("divebook")}
-    return classes_in(annotation)
+    return set() if annotation is None else classes_of(annotation, function.__module__)
+
+
+def attributes(cls):
+    """Yield the names of the public attributes of a class that divebook annotates, each with its classes."""
+    for base in cls.__mro__:
+        if base.__module__.partition(".")[0] == "divebook":
+            for name, annotation in vars(base).get("__annotations__", {}).items():
+                if not name.startswith("_"):
+                    yield name, classes_of(annotation, base.__module__)
 
 
 def received():
@@ -114,10 +129,12 @@ def received():
     while todo:
         way, value = todo.pop()
         functions = list(members(value)) if isinstance(value, type) else [value] if inspect.isfunction(value) else []
-        for function in functions:
-            for cls in result_classes(function):
+        parts = [(function.__qualname__, result_classes(function)) for function in functions]
+        parts += attributes(value) if isinstance(value, type) else []
+        for name, classes in parts:
+            for cls in classes:
                 if cls not in found and not cls.__name__.startswith("_"):
-                    found[cls] = f"{way} -> {function.__qualname__}"
+                    found[cls] = f"{way} -> {name}"
                     todo.append((f"{cls.__module__}.{cls.__qualname__}", cls))
     return found
 
@@ -126,8 +143,14 @@ PLUMBING = {
     "divebook.definitions.dialect.DialectRules": "rules of the two dialects",
     "divebook.definitions.functions.Takes": "properties of a function that each of its calls needs",
     "divebook.definitions.resources.Approvals": "argument of internal methods of an environment",
+    "divebook.config.answers.Answers": "answers of a handle, given in advance",
+    "divebook.definitions.answer_types.ParameterType": "the annotation of an input",
+    "divebook.definitions.definition.Written": "what a definition file said",
+    "divebook.definitions.stored_form.Definition": "base class of definitions",
     "divebook.definitions.table.Key": "description of a key of definitions",
+    "divebook.definitions.table.Kind": "kind of the values of a key",
     "divebook.definitions.table.Table": "same; `Frames.arrow` returns a table of pyarrow",
+    "divebook.runtime.run.HandleOptions": "how a handle waits and is shown",
     "divebook.runtime.run.RunInternals": "parts of a run for other packages of divebook",
     "divebook.runtime.compute.threads.LimitedSlot": "slot of an executor",
     "divebook.runtime.concurrency.ConcurrentCalls": "bookkeeping of concurrent calls",

@@ -130,7 +130,7 @@ TAKEN = {
         lambda _: MemoryDocuments({"notes.md": "kept"}), lambda world: world.definitions.documents.list()
     ),
     "documents_dir": Field(lambda folder: folder, lambda world: world.definitions.documents.root),
-    "durability": Field(lambda _: "relaxed", lambda world: run(world, *HELD.steps).durability),
+    "durability": Field(lambda _: "relaxed", lambda world: run(world, *HELD.steps).internals.durability),
     "notify": Field(lambda _: TOLD.append, is_told),
     "interpreter": Field(lambda _: COUNTED, is_counted),
     "executor": Field(threads, thread_of),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypedDict, Unpack, overload
 
 import anyio.to_thread
 
@@ -573,6 +573,10 @@ class Agent(Generic[Output]):
         loop = await loaded(LOOP)
         result: dict[str, Any] = await loop.run_turn(self, task, context, tools, servers, services)
         return result
+
+
+AnyAgent: TypeAlias = "Agent[Any] | LibraryAgent[Any, Any]"
+"""An agent of divebook or of pydantic-ai."""
 
 
 def agent_of(value: Any) -> Agent:

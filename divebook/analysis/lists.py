@@ -324,7 +324,7 @@ def rows_frame(log_and_step: tuple[Iterable[Event], str | None]) -> pd.DataFrame
 
 TRIAL_COLUMNS: Columns = {
     "number": Column(COUNT, "0 of what is recorded, 1 of the first try"),
-    "execution_id": Column(TEXT, "the execution that it was done in, ``exec_...``", "execution"),
+    "execution_id": Column(TEXT, "the execution that it was done in, ``exec_...``", "run_id"),
     "status": Column(TEXT, "``completed``, ``failed``, ``waiting`` for an answer ..."),
     "asked": Column(TEXT, "what a model was asked, as rendered; of other steps the arguments of what they call"),
     "value": Column(ANYTHING, "what the step stores, or gives out; None where it has failed"),

@@ -359,7 +359,7 @@ def report_of(
         variables=_other_variables(execution, clean),
         questions=tuple((clean.text(question), hint) for question, hint in questions_of(execution)),
         answers=tuple((clean.text(question), clean.text(answer)) for question, answer in answers_of(execution, clean)),
-        error=clean.text(_error_text(execution, damage or execution.damage)),
+        error=clean.text(_error_text(execution, damage or execution.internals.damage)),
         failures=failures_in(execution, read),
         clean=clean,
         signals=tuple(signals_of(execution)),
@@ -421,7 +421,7 @@ def _next(execution: Run) -> Hint | None:
     waits = not execution.state.is_over and any(
         member.open_questions or awaited_signals(member.state) for member in with_children(execution)
     )
-    if execution.damage is not None or waits or execution.state.is_rolled_back:
+    if execution.internals.damage is not None or waits or execution.state.is_rolled_back:
         return None
     if execution.is_live or (not execution.state.is_over and execution.internals.goes_on_elsewhere):
         return Hint("show", (execution.id,), "refresh", store=store_address(execution.store))
@@ -461,7 +461,7 @@ def last_outputs(execution: Run) -> dict[str, str]:
     storing_steps = {step.name for step in execution.workflow.steps if step.store}
     outputs = {}
     # The output of a path that has split belongs to its children.
-    for path in execution.paths.values():
+    for path in execution.internals.paths.values():
         if path.status != COMPLETED or path.children or path.last_step is None:
             continue
         output = path.step_outputs.get(path.last_step, "")
@@ -512,7 +512,7 @@ def failures_in(execution: Run, log: ReadLog) -> ReportedFailures:
     For a damaged log there are none; the report shows the damage instead.
     """
     # Most runs have no failure. The search for its cause would read the whole log.
-    if execution.damage is not None or not any(span.is_failure for span in log.spans):
+    if execution.internals.damage is not None or not any(span.is_failure for span in log.spans):
         return ReportedFailures()
     last = execution.internals.failure_in(log)
     failures = failures_of(log)
@@ -705,7 +705,7 @@ def facts_of(execution: Run, log: ReadLog, record: ExecutionRecord | None) -> It
     """
     if execution.status == INTERRUPTED:
         yield PROCESS_ENDED
-    blocked_reason = execution.held_up
+    blocked_reason = execution.internals.held_up
     if blocked_reason is not None:
         yield blocked_reason
     if execution.started_at:

@@ -214,7 +214,7 @@ def _continues_alone(execution: Run, *, waits: bool | None) -> bool:
         return False
     for family_member in with_children(execution):
         # A call is held open in this process while it asks, and is not left waiting by default.
-        if family_member.is_blocked and not waits:
+        if family_member.internals.is_blocked and not waits:
             continue
         for question in family_member.open_questions:
             if question.expires_us is not None and question.default is not None:
@@ -308,7 +308,7 @@ def conclude(
     code = print_result(execution, again, json=json)
     for each in with_children(execution):
         # The call cannot wait in another process. It is made again, and then finds the answer.
-        if each.is_blocked:
+        if each.internals.is_blocked:
             print_note(
                 "the tool call that asks is cut off when this command ends; the answer is used when it is made again"
             )

@@ -346,7 +346,7 @@ def _readable(call: Invocation) -> Iterator[Run]:
     for record in call.environment.store.unended():
         try:
             execution = call.environment.run_of(record.execution_id)
-            damage = execution.damage
+            damage = execution.internals.damage
         # The first read of a log may raise, or only note the damage.
         except StoreError as error:
             damage = error

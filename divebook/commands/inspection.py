@@ -478,7 +478,7 @@ def shown_run_data(shown: ShownRun) -> ShownRunData:
     execution = shown.execution
     data: ShownRunData = {
         **execution_data(execution),  # type: ignore[typeddict-item]  # mypy does not narrow the unpacked keys
-        "paths": [_path_data(path) for path in execution.paths.values()],
+        "paths": [_path_data(path) for path in execution.internals.paths.values()],
     }
     if shown.shows_events:
         data["events"] = [cast("EventData", event_to_dict(event)) for event in execution.history()]
@@ -521,7 +521,7 @@ def show(call: Invocation, run: RunId, *, events: Events = False) -> ShownRun:
         return run_in_file(call, run, events=events)
     execution = call.run(run)
     call.learn(execution.state.inputs, execution.state.variables)
-    return ShownRun(execution, events, execution.damage, store=call.store)
+    return ShownRun(execution, events, execution.internals.damage, store=call.store)
 
 
 def run_in_file(call: Invocation, file: str, *, events: bool = False) -> ShownRun:
@@ -541,7 +541,7 @@ def run_in_file(call: Invocation, file: str, *, events: bool = False) -> ShownRu
     execution = environment.run_of(execution_id)
     call.learn(execution.state.inputs, execution.state.variables)
     # The damage of the file was found while it was read; that of a log is found by the execution.
-    return ShownRun(execution, events, damage or execution.damage, is_file=True)
+    return ShownRun(execution, events, damage or execution.internals.damage, is_file=True)
 
 
 @command(

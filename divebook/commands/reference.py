@@ -26,6 +26,8 @@ HEAD = """\
 Every command in a terminal (`divebook NAME`) and in a cell (`%dive NAME`). Both have the same words and options, unless
 a line says otherwise. Values are YAML: `n=2` is a number, `n="2"` a text. `--json` prints an object, whose key
 `divebook` is the version of the format; its schema is in `reference/schemas/`. Times are ISO 8601.
+The id of a run is `id` in the object of the run, and `run_id` where another object refers to it. Events
+(`show --events`) are those of the log, as `divebook export` writes them, so that they keep its word `execution_id`.
 
 Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.
 """

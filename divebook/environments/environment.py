@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from divebook.agents import Agent, imports
-from divebook.agents.agent import agent_of
+from divebook.agents.agent import AnyAgent, agent_of
 from divebook.agents.clients import CLIENTS
 from divebook.definitions.definition import Definitions, Workflow
 from divebook.definitions.functions import WorkflowFunction
@@ -484,9 +484,9 @@ class Environment:
         name: str = "divebook",
         *,
         store: EventStore | SimpleStore | str | Path | None = None,
-        agents: Iterable[Any] = (),
+        agents: Iterable[AnyAgent] = (),
         workflows: Iterable[Workflow] = (),
-        actions: Iterable[Action] = (),
+        actions: Iterable[Action | Callable[..., Any]] = (),
         tools: Iterable[ToolFunction | Callable[..., Any]] = (),
         servers: Iterable[MCPServerDefinition] = (),
         workspaces: Iterable[WorkspaceDefinition] = (),
@@ -749,7 +749,7 @@ class Environment:
         self.name = definitions.name or self.name
         self.description = definitions.description or self.description
 
-    def add_agent(self, agent: Agent | Any, *, replace: bool = False) -> None:
+    def add_agent(self, agent: AnyAgent, *, replace: bool = False) -> None:
         """Add an agent of divebook or pydantic-ai. A name that exists already is an error unless `replace` is set."""
         self._registry.add_agent(agent, replace=replace)
 
@@ -852,6 +852,20 @@ class Environment:
         except StartKeyTakenError as conflict:
             return self._existing(conflict, execution, options.get("on_conflict", WARN))
 
+    @overload
+    def run(
+        self,
+        workflow: WorkflowFunction[..., R],
+        inputs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Run[R]: ...
+    @overload
+    def run(
+        self,
+        workflow: Workflow | str,
+        inputs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Run: ...
     def run(
         self,
         workflow: Workflow | str,
@@ -861,6 +875,20 @@ class Environment:
         """Start an execution as `start` does, wait until it has ended or needs a person, and return it."""
         return self.start(workflow, inputs, **options).wait()
 
+    @overload
+    def create(
+        self,
+        workflow: WorkflowFunction[..., R],
+        inputs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Run[R]: ...
+    @overload
+    def create(
+        self,
+        workflow: Workflow | str,
+        inputs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Run: ...
     def create(
         self,
         workflow: Workflow | str,

@@ -157,6 +157,6 @@ def _run_of(error: CodeChangedError, choice: str) -> Run:
     """
     # `begin` belongs to `divebook.notebook.rerun`, which knows the earlier run and the new definitions.
     run: Run = error.begin(choice)
-    if run.remark:
-        print_answer(run.remark)
+    if run.internals.options.remark:
+        print_answer(run.internals.options.remark)
     return run

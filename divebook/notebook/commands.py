@@ -11,7 +11,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import Any
@@ -256,11 +256,15 @@ class Arguments:
     inputs: Mapping[str, str] = field(default_factory=dict)
     """The text of each ``key=value`` by key. The values are not parsed yet."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """The value of each option by its long name; empty for an option without a value."""
+    """The value of each option by its long name, the last one if it occurs several times; empty for an option without a
+    value.
+    """
     data: Mapping[int, Any] = field(default_factory=dict)
     """Values of Python expressions that may be any object, by the position of the word."""
     names: Names = Names()
     """The variables that Python expressions of the line may use."""
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """All values of each option by its long name."""
 
     def has(self, flag: str) -> bool:
         """Return whether the ``%dive`` line contains the option with this long name."""
@@ -268,8 +272,7 @@ class Arguments:
 
     def several(self, name: str) -> list[str]:
         """Return all values of an option that may occur several times in a ``%dive`` line; empty without the option."""
-        # `parse` joins repeated values by line breaks. Values with line breaks cannot be typed on one line.
-        return [value for value in self.options.get(name, "").split("\n") if value]
+        return [*self.values.get(name, ())]
 
 
 def split(line: str) -> list[str]:
@@ -357,7 +360,6 @@ def parse(
     inputs: bool,
     names: Names | None = None,
     data_word: int | None = None,
-    repeated: Collection[str] = (),
 ) -> Arguments:
     """Parse the words of a ``%dive`` line after its sub-command into options, inputs and plain words.
 
@@ -371,8 +373,6 @@ def parse(
         The variables that expressions may use; None leaves expressions as text.
     data_word
         The position of the word whose expression may have any value.
-    repeated
-        Long names of the options that may occur several times. Their values are joined by line breaks.
 
     Raises
     ------
@@ -382,6 +382,7 @@ def parse(
     plain: list[str] = []
     inputs_by_name: dict[str, str] = {}
     options: dict[str, str] = {}
+    values: dict[str, list[str]] = {}
     data: dict[int, Any] = {}
     # An option without ``=`` takes its value from the same iterator, so that this loop never sees the value.
     remaining = iter(words)
@@ -394,8 +395,8 @@ def parse(
             # The value of an option is evaluated at once, because options are texts. Inputs stay unparsed: their types
             # are known only after the workflow is known.
             text = _text(f"option {spelling}", text, names)
-            is_repeated = name in repeated and name in options
-            options[name] = f"{options[name]}\n{text}" if is_repeated else text
+            options[name] = text
+            values.setdefault(name, []).append(text)
         elif key and inputs:
             bare = key[1].removesuffix(":")
             if {bare, f"{bare}:"} & inputs_by_name.keys():
@@ -407,7 +408,7 @@ def parse(
             plain.append(word)
         else:
             plain.append(_text(one_line(word, 40), word, names))
-    return Arguments(tuple(plain), inputs_by_name, options, data, names or Names())
+    return Arguments(tuple(plain), inputs_by_name, options, data, names or Names(), values)
 
 
 def _text(what: str, word: str, names: Names | None) -> str:
@@ -522,7 +523,6 @@ class Command:
             inputs=self.inputs,
             names=names,
             data_word=data_word,
-            repeated=self.repeated,
         )
         most = sys.maxsize if any(entry.is_repeated for entry in self.words) else len(self.words)
         # More words than declared are a mistake, mostly a text without quotes.

@@ -227,7 +227,7 @@ def _after_command(
     # First the option whose value is being typed is taken out. `parse` would otherwise refuse it, because its value is
     # missing.
     option, rest = _option(command, words[1:], fragment)
-    arguments = parse(rest, command.flags, command.valued, inputs=command.inputs, repeated=command.repeated)
+    arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
     if option:
         # "--tag=ba" -> "ba"   "--tag ba" -> "ba"
         value = fragment.partition("=")[2] if fragment.startswith("--") else fragment

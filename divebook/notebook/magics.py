@@ -311,8 +311,8 @@ class DiveMagics(Magics):
             answers=request.answers,
             **request.options,
         )
-        if run.remark:
-            print_answer(run.remark)
+        if run.internals.options.remark:
+            print_answer(run.internals.options.remark)
         return run
 
     def _prepare(self, call: Invocation, request: StartRequest) -> StartRequest:
@@ -396,7 +396,7 @@ def _begun(drive: Drive) -> Run:
     if drive.plan is not None:
         print_answer("\n".join(drive.plan.lines))
     run = drive.begin()
-    run.answers = drive.answers
+    run.internals.options.answers = drive.answers
     return run
 
 

@@ -471,8 +471,8 @@ class ChangedDefinition:
         new definition makes differently.
         """
         run = environment.run_of(self.plan.source).run_again(**options)
-        run.answers = answers
-        run.remark = self.replacement_note(run.id)
+        run.internals.options.answers = answers
+        run.internals.options.remark = self.replacement_note(run.id)
         return run
 
     def replacement_note(self, new_id: str) -> str:

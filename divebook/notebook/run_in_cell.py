@@ -101,10 +101,12 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
         The run is shown before the first two are raised.
     """
     # Printed before a possible error, which would hide them.
-    for note in () if run.answers is None else run.answers.unused_notes(run):
+    for note in () if run.internals.options.answers is None else run.internals.options.answers.unused_notes(run):
         print_answer(note)
-    if run.continued_as is not None:
-        print_answer(f"it continues as {run.continued_as}; to look at that: {show_advice(run.continued_as)}")
+    if run.state.continued_as is not None:
+        print_answer(
+            f"it continues as {run.state.continued_as}; to look at that: {show_advice(run.state.continued_as)}"
+        )
     # Waiting is not a failure: the cell succeeds, and the run continues when the answer arrives.
     if run.state.status == WAITING:
         return _outcome_of_waiting(run, front_end, strict=arguments.has("strict"))
@@ -155,7 +157,7 @@ def _show(run: Run, front_end: FrontEnd) -> None:
     from IPython.display import display
 
     display(run)  # type: ignore[no-untyped-call]
-    run.shown_in = front_end.count
+    run.internals.options.shown_in = front_end.count
 
 
 async def immediate(value: Any) -> Any:

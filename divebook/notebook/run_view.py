@@ -66,7 +66,7 @@ def data_of(
     if enabled is False or (enabled is None and _data_setting(config) == OFF):
         return {}
     # A damaged log has no certain states. A run without events has nothing to replay.
-    if run.damage is not None or not run.state.last_sequence:
+    if run.internals.damage is not None or not run.state.last_sequence:
         return {}
     return {MIME: saved_run(run, log, sent_secrets(config), next_step=next_step)}
 
@@ -101,7 +101,7 @@ def bundle_of(run: Run, *, with_data: bool) -> dict[str, Any]:
             return bundle
         next_step = "" if report.next is None else report.next.text
         config = run.environment.internals.registry.config
-        data = data_of(run, log, config, next_step=next_step, enabled=run.keeps_data)
+        data = data_of(run, log, config, next_step=next_step, enabled=run.internals.options.keeps_data)
         return bundle | data
 
 

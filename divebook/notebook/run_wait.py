@@ -132,7 +132,7 @@ def display_run(run: Run) -> None:
     # IPython calls `_ipython_display_` first. NotImplementedError means that it shall use the MIME bundle.
     if shell is None:
         raise NotImplementedError
-    if run.shown_in == shell.execution_count:
+    if run.internals.options.shown_in == shell.execution_count:
         return
     front_end = present_front_end(shell)
     if not front_end.shows_widgets or not (run.is_live or run.internals.goes_on_elsewhere):
@@ -144,7 +144,7 @@ def show_live(run: Run, front_end: FrontEnd) -> LiveOutput:
     """Show the live view of a run in the current cell."""
     from divebook.notebook.run_view import LiveOutput
 
-    run.shown_in = front_end.count
+    run.internals.options.shown_in = front_end.count
     return LiveOutput(run)
 
 
@@ -161,8 +161,8 @@ def _waits_for_answer(run: Run) -> bool:
         return False
     # The log is read, since another process may have answered.
     state = run.refresh().state
-    # A live run counts as idle if a running call itself waits for the answer (`Run.is_blocked`).
-    is_idle = not run.is_live or run.is_blocked
+    # A live run counts as idle if a running call itself waits for the answer (`RunInternals.is_blocked`).
+    is_idle = not run.is_live or run.internals.is_blocked
     return bool(run.open_questions) and not state.is_over and state.paused is None and is_idle
 
 
@@ -171,7 +171,7 @@ def _has_no_answer(run: Run) -> bool:
     or end the run, so the log is read first.
     """
     run.refresh()
-    is_idle = not run.is_live or run.is_blocked
+    is_idle = not run.is_live or run.internals.is_blocked
     return is_idle and run.state.status == WAITING
 
 

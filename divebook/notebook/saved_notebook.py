@@ -157,7 +157,7 @@ class SavedRun(Shown, FramedLog):
         """Return what the run shows."""
         return self.run_report().report()
 
-    def mime_data(self) -> dict[str, Any]:
+    def _mime_data(self) -> dict[str, Any]:
         """Return the packed data of the run, so that saving this notebook keeps the run."""
         return {MIME: self._packed}
 

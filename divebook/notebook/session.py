@@ -350,7 +350,7 @@ class Session:
         """
         environment = self.over(store)
         run = environment.start(self.workflow(workflow), inputs, **options)
-        run.answers = answers
+        run.internals.options.answers = answers
         self.last = run
         return run
 
@@ -401,9 +401,9 @@ class Session:
             run = self.start_run(workflow, inputs, store=store, answers=answers, **options)
             # Another process has started a run with this key, and drives it.
             if not run.internals.was_driven:
-                run.remark = elsewhere_note(run.id)
+                run.internals.options.remark = elsewhere_note(run.id)
             elif definition_edit is not None:
-                run.remark = definition_edit.advice
+                run.internals.options.remark = definition_edit.advice
             return run
 
         # First the edited definition: a person may choose. The error carries the function that carries out the choice.
@@ -436,7 +436,7 @@ class Session:
         If a person keeps the earlier run, the question appears again only after the next edit.
         """
         execution = environment.run_of(earlier.record.execution_id)
-        execution.answers = answers
+        execution.internals.options.answers = answers
         code = environment.internals.registry.code_of(workflow)
         # The same code as when the person chose "keep" means that there was no edit since then.
         was_kept = self._code_when_kept.get(execution.id) == code
@@ -453,8 +453,8 @@ class Session:
                 run = environment.run_of(edit.execution_id).fork(edit.until, **options)
             else:
                 run = environment.start(workflow, inputs, **options)
-            run.answers = answers
-            run.remark = edit.replacement_note(run.id)
+            run.internals.options.answers = answers
+            run.internals.options.remark = edit.replacement_note(run.id)
             return run
 
         if edit is not None and on_edit == "ask":
@@ -472,16 +472,16 @@ class Session:
             try:
                 run.resume()
             except LeaseHeldError:
-                run.remark = elsewhere_note(run.id)
+                run.internals.options.remark = elsewhere_note(run.id)
                 return run
             except ExecutionError:
                 if run.refresh().status != COMPLETED:  # another kernel has completed it
                     raise
             else:
-                run.remark = f"{run_label(earlier)} {line.way_on}; --new starts a new run"
+                run.internals.options.remark = f"{run_label(earlier)} {line.way_on}; --new starts a new run"
         # A remark of an error or a resumption has precedence.
-        if not run.remark and run.status == COMPLETED:
-            run.remark = note_of(run, earlier)
+        if not run.internals.options.remark and run.status == COMPLETED:
+            run.internals.options.remark = note_of(run, earlier)
         return run
 
     def workflow(self, workflow: Workflow | str | None) -> Workflow:

@@ -23,7 +23,7 @@ from divebook.definitions.step import Retry
 from divebook.environments.environment import Environment
 from divebook.environments.starts import OPTION_NAMES, StartOptions, require_options
 from divebook.errors import DivebookError, InputError, NotFoundError, SetupError
-from divebook.mapping import PARALLEL, MappedRows, mapped
+from divebook.mapping import PARALLEL, AnyFrame, MapOptions, MappedRows, mapped
 from divebook.notebook.commands import print_answer
 from divebook.notebook.run_wait import show_live
 from divebook.notebook.session import Defined, Session, current_session, is_definition_path
@@ -272,7 +272,7 @@ def run(
     read_answers = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(mapping=answers)
     started = session.start_run(workflow, inputs, store=store, answers=read_answers, **options)
     # Set after the start, because `strict` concerns only those who wait with this handle.
-    started.strict = strict
+    started.internals.options.strict = strict
     return started
 
 
@@ -582,18 +582,33 @@ def last_run() -> Run:
     return run
 
 
-# --- a question to an agent: a workflow of one step, so that it is recorded and shown like any run -------------------
-
-
 # --- divebook.map ----------------------------------------------------------------------------------------------------
 
 # The function `divebook.map`, which calls a function for each row of a table in the environment of the session.
 
 
+@overload
+def map(  # noqa: A001 - it is `divebook.map`
+    frame: AnyFrame,
+    function: Agent[Any],
+    *,
+    prompt: str,
+    output: Any = None,
+    batch: bool = False,
+    **options: Unpack[MapOptions],
+) -> MappedRows: ...
+@overload
+def map(  # noqa: A001 - it is `divebook.map`
+    frame: AnyFrame,
+    function: Callable[..., Any] | Workflow,
+    *,
+    executor: object = None,
+    **options: Unpack[MapOptions],
+) -> MappedRows: ...
 @_short_in_ipython
 @suggest_arguments
 def map(  # noqa: A001 - it is `divebook.map`
-    frame: Any,
+    frame: AnyFrame,
     function: Callable[..., Any] | Workflow | Agent,
     *,
     store: str | None = None,

@@ -359,7 +359,7 @@ class Pipeline:
         """Cancel an execution because its caller has stopped waiting for it. This is done only if the execution exists
         in memory only, so that no other code could find it.
         """
-        if not self._is_kept and execution.is_live and not execution.is_blocked:
+        if not self._is_kept and execution.is_live and not execution.internals.is_blocked:
             execution.cancel("its caller no longer waits for it")
 
     def _carried(self, envelope: Envelope, execution: Run) -> Envelope:

@@ -113,7 +113,7 @@ class Comparison(Shown):
         """Return the pairs of runs side by side, with the first difference in full."""
         return Report(blocks=tuple(block for pair in self.pairs for block in _blocks(pair)))
 
-    def mime_data(self) -> dict[str, object]:
+    def _mime_data(self) -> dict[str, object]:
         """Return the ids of the compared runs. divebook's JupyterLab extension uses them to navigate in the HTML
         (``widgets/src/lab/comparison.ts``).
         """

@@ -359,8 +359,8 @@ class TrialResult:
 
     number: int
     """0 for the recorded result, 1 for the first try."""
-    execution: str
-    """Id of the execution in which the step ran."""
+    run_id: str
+    """Id of the run in which the step ran."""
     status: str
     asked: str
     """Rendered prompt for the model; for steps without a model, the arguments of their calls."""

@@ -400,7 +400,7 @@ def _sound(execution: Run) -> tuple[Sequence[Event], tuple[str, ...]]:
     """Return those events of an execution that can be read, and the reasons why the rest of its log cannot be
     checked.
     """
-    damage = execution.damage
+    damage = execution.internals.damage
     if damage is None:
         events: Sequence[Event] = list(execution.history())
         # A snapshot ends in the middle of a run; its later events are in another store.

@@ -116,11 +116,11 @@ class WhatIf(Shown):
         calls = tuple(Text(line, "faint") for line in _calls(self.calls))
         return Report(blocks=(Paragraph((*_head(self), *calls)), *self.comparison.report().blocks))
 
-    def mime_data(self) -> dict[str, object]:
+    def _mime_data(self) -> dict[str, object]:
         """Return the ids of the compared runs, which divebook's JupyterLab extension needs to step through the
         differences.
         """
-        return self.comparison.mime_data()
+        return self.comparison._mime_data()  # noqa: SLF001 - it is shown as its comparison
 
 
 # --- rehearsal --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class Shown:
     """Base class of objects that show themselves: as text, as HTML in notebooks, and in the colours of a terminal.
 
-    A subclass defines `report`. It may define `__repr__`, for lists and error messages, and `mime_data`.
+    A subclass defines `report`. It may define `__repr__`, for lists and error messages, and `_mime_data`.
     """
 
     __slots__ = ()
@@ -20,7 +20,7 @@ class Shown:
         """Return what the object shows."""
         raise NotImplementedError
 
-    def mime_data(self) -> dict[str, object]:
+    def _mime_data(self) -> dict[str, object]:
         """Return data by MIME type that front ends read beside the text and the HTML."""
         return {}
 
@@ -39,7 +39,7 @@ class Shown:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         """Return text, HTML and data of the object by MIME type, as IPython asks for them."""
-        return bundle_of(self.report()) | self.mime_data()
+        return bundle_of(self.report()) | self._mime_data()
 
     def __rich__(self) -> object:
         """Return the text of the object with colours, as rich prints it."""

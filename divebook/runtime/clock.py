@@ -39,14 +39,14 @@ class Clock(Protocol):
     def now(self) -> int:
         """Return the time in microseconds since 1970, UTC."""
 
-    async def sleep(self, seconds: float) -> None:
+    async def sleep(self, seconds: float, /) -> None:
         """Sleep for this number of seconds, without blocking the event loop."""
 
 
 class Chance(Protocol):
     """Protocol of the source from which the engine gets random bits."""
 
-    def bits(self, count: int) -> int:
+    def bits(self, count: int, /) -> int:
         """Return `count` random bits."""
 
 

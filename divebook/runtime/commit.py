@@ -648,7 +648,7 @@ async def _in_thread(function: Callable[[], T], limiter: RunVar[anyio.CapacityLi
 
 
 PATIENCE_SECONDS = 2.0
-"""Seconds until a busy store is logged. `Run.held_up` shows it at once."""
+"""Seconds until a busy store is logged. `RunInternals.held_up` shows it at once."""
 MOST_IN_A_ROW = 16
 """Maximum number of commits of a single path on the loop between two of its turns."""
 MOST_ELSEWHERE = 4

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
@@ -106,14 +106,19 @@ POLL_INTERVAL = 0.1
 not notice interrupts.
 """
 _INTERNAL = (
-    "checked", "driven_by", "failure_in", "goes_on_elsewhere", "leave", "record", "refer_to",
-    "static_bundle", "was_driven",
+    "checked", "damage", "driven_by", "durability", "failure_in", "goes_on_elsewhere", "held_up", "is_blocked", "leave",
+    "paths", "record", "refer_to", "standing", "static_bundle", "was_driven",
 )  # fmt: skip
+_OPTIONS = ("answers", "keeps_data", "remark", "shown_in", "strict")
 REMOVED: Mapping[str, str] = {
     **{name: f"run.internals.{name}" for name in _INTERNAL},
+    **{name: f"run.internals.options.{name}" for name in _OPTIONS},
     "asked": "run.questions",
+    "continued_as": "run.successor",
     "execution": "run",
     "interrupts": "run.open_questions",
+    "mime_data": "run._repr_mimebundle_()",
+    "unused_answers": "run.internals.options.answers.unused",
 }
 """Replacement of each removed name of `Run`, as the error shows it."""
 MAX_STANDING = 140
@@ -160,18 +165,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         self._environment = environment
         self._control = environment.internals.control
         self._driver = driver
-        self.answers = answers
-        """Answers given in advance; None without any."""
-        self.strict = False
-        """True if `wait` raises an error when the run has to wait for an answer or a signal."""
-        self.shown_in: int | None = None
-        """Execution count of the notebook cell that already shows the run; None if no cell shows it."""
-        self.remark = ""
-        """Note for people about the run, for example that it was not run again."""
-        self.keeps_data: bool | None = None
-        """True if the output of the run in a notebook contains its data; None to follow ``DIVEBOOK_NOTEBOOK_DATA`` and
-        the key ``Config``.
-        """
+        self._options = HandleOptions(answers)
 
     def __eq__(self, other: object) -> bool:
         # A store has one driver per execution, so two handles of one run are equal.
@@ -234,7 +228,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         if shown != catalog.RUNNING or self.is_live:
             return shown
         # The readable part of a damaged log, in a store or in a file, does not say how the run has ended.
-        if self.damage is not None or not (self.store.keeps or self._driver.was_driven):
+        if self._driver.damage is not None or not (self.store.keeps or self._driver.was_driven):
             return shown
         try:
             is_driven = self.store.live_lease_of(self.id) is not None
@@ -263,11 +257,6 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return self.internals.failure_in(ReadLog.of(self._log())) if self.status == catalog.FAILED else None
 
     @property
-    def continued_as(self) -> str | None:
-        """Id of the successor execution, or None."""
-        return self.state.continued_as
-
-    @property
     def inputs(self) -> dict[str, Any]:
         """The inputs of the execution, including default values. Each access returns a new copy."""
         return _restored(self.state.inputs)
@@ -288,11 +277,6 @@ class Run(Shown, FramedLog, Generic[R_co]):
         A value whose class is not allowed in this process stays in its recorded form.
         """
         return _restored(dict(sorted(self.state.variables.items())))
-
-    @property
-    def paths(self) -> dict[str, PathState]:
-        """The paths (branches of execution) by id, oldest first."""
-        return {path.id: path for path in sorted(self.state.paths.values(), key=lambda path: path.number)}
 
     @property
     def usage(self) -> RunUsage:
@@ -327,11 +311,11 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return chain_of(self.store, self.id)
 
     @property
-    def successor(self) -> Run | None:
+    def successor(self) -> Run[R_co] | None:
         """The execution that continues this one with an empty log, or None. `wait` does not wait for the end of the
         successor.
         """
-        return None if self.continued_as is None else self._handle(self._control.look_up(self.continued_as))
+        return None if self.state.continued_as is None else self._handle(self._control.look_up(self.state.continued_as))
 
     @property
     def children(self) -> list[Run]:
@@ -342,23 +326,6 @@ class Run(Shown, FramedLog, Generic[R_co]):
                 self.store.record(name)
                 children.append(self._handle(self._control.look_up(name)))
         return children
-
-    @property
-    def durability(self) -> Durability | None:
-        """Durability with which its events are written; None for the default of the store."""
-        return self._driver.durability
-
-    @property
-    def damage(self) -> StoreError | None:
-        """Error in the first unreadable event of the log, or None if the whole log can be read."""
-        return self._driver.damage
-
-    @property
-    def held_up(self) -> str | None:
-        """Reason why the store cannot be written to at present: ``waiting for the server since 12 s: ...``; None if it
-        can.
-        """
-        return self._driver.held_up
 
     @property
     def envelope(self) -> Envelope:
@@ -373,16 +340,6 @@ class Run(Shown, FramedLog, Generic[R_co]):
     def is_live(self) -> bool:
         """True if this process drives the execution now."""
         return self._driver.is_live
-
-    @property
-    def is_blocked(self) -> bool:
-        """True if the execution waits for the answer to a question that a running call has asked, and nothing else can
-        happen.
-
-        A tool of an MCP server can ask a question while it is called. `wait` then returns as for any other question,
-        but the execution stays live: if this process ends, the call is aborted.
-        """
-        return self._driver.is_blocked
 
     @property
     def open_questions(self) -> list[Question]:
@@ -410,7 +367,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         store = self.store
         written = self._driver.written
         # A pending or damaged execution has a history with a fixed end.
-        if written and self.damage is None:
+        if written and self._driver.damage is None:
             return store.history(self.id, after)
         return History(store, self.id, max(after, 0), written)
 
@@ -449,21 +406,6 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """
         return self._control.texts.subscribe(self.id, listener, parts=parts)
 
-    @property
-    def standing(self) -> str:
-        """Status of the execution for people. If it waits, it is the reason of the wait, without secrets: ``waiting for
-        the signal 'go'``.
-        """
-        status = self.status
-        if (held_up := self.held_up) is not None:
-            return f"{status}, {held_up}"
-        if status != catalog.WAITING:
-            return status
-        first, *more = waits_for(self.state, self._driver.questions.values()) or ["a time"]
-        return one_line(shared().text(f"waiting for {first}"), MAX_STANDING) + (
-            f", and {len(more)} more" if more else ""
-        )
-
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: DurationLike | None = None, *, check: bool = False) -> Self:
@@ -499,9 +441,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
     def _wait(self, deadline: Deadline, *, check: bool) -> Self:
         """Wait as `wait` does until a deadline that several waits may share."""
         self._wait_for_drive(deadline)
-        if self.answers is not None:
+        if self._options.answers is not None:
             # On a handle without answers, whose `wait` only waits. The answers may continue the run several times.
-            self.answers.settle(Run(self._environment, self._driver))
+            self._options.answers.settle(Run(self._environment, self._driver))
         if check:
             self.internals.checked()
         return self._checked_strictly()
@@ -555,8 +497,8 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Return the error for a run that continues although the deadline has passed."""
         stop = "cancel" if self.state.rolling_back is None else "pause"  # a rollback cannot be cancelled
         return TimeoutError(
-            f"execution {self.id} is {self.standing} after {deadline.limit:g} s, and continues: wait() again, or "
-            f"{stop}() it"
+            f"execution {self.id} is {self.internals.standing} after {deadline.limit:g} s, and continues: wait() "
+            f"again, or {stop}() it"
         )
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -568,7 +510,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
             yield from self._wait_noticing_interrupts().__await__()
         else:
             yield from self._await_drive().__await__()
-        if self.answers is not None:
+        if self._options.answers is not None:
             yield from self._settle().__await__()
         return self._checked_strictly()
 
@@ -584,27 +526,22 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     async def _settle(self) -> None:
         """Answer the questions of the run with the answers given in advance, on a thread, because that blocks."""
-        assert self.answers is not None, "the caller checks it"  # noqa: S101
+        assert self._options.answers is not None, "the caller checks it"  # noqa: S101
         # The executor of the loop would keep its thread after an unload of the notebook extension.
         executor = ThreadPoolExecutor(1)
         handle = Run(self._environment, self._driver)
         try:
             # The copied context lets a kernel find the cell below which output of the run is printed.
             context = contextvars.copy_context()
-            await awaitable_of(executor.submit(context.run, self.answers.settle, handle))
+            await awaitable_of(executor.submit(context.run, self._options.answers.settle, handle))
         finally:
             # Without waiting, since an interrupt must not be held up by the thread.
             executor.shutdown(wait=False)
 
     def _checked_strictly(self) -> Self:
-        if self.strict and self.state.status == catalog.WAITING:
+        if self._options.strict and self.state.status == catalog.WAITING:
             raise waiting_error(self)
         return self
-
-    @property
-    def unused_answers(self) -> tuple[str, ...]:
-        """Keys of the answers given in advance that no question of the run has used."""
-        return () if self.answers is None else self.answers.unused
 
     async def _await_drive(self) -> None:
         """Await the drive of the execution; start it if it is pending."""
@@ -778,7 +715,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
     @overload
     def resume(
         self, bounds: Bounds | Mapping[str, Any] | None = None, *, definition: DefinitionLike | None = None
-    ) -> Run: ...
+    ) -> Run[R_co]: ...
 
     @overload
     def resume(
@@ -791,7 +728,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         *,
         definition: DefinitionLike | None = None,
         plan: bool = False,
-    ) -> Run | ResumePlan:
+    ) -> Run[R_co] | ResumePlan:
         """Resume the execution where its log ends; with a changed definition, at the first operation that would differ.
 
         Returns at once; `wait` for the end. Completed steps do not run again. A failed or cancelled execution continues
@@ -906,7 +843,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     # --- variants of the execution -----------------------------------------------------------------------------------
 
-    def retry(self, strategy: str = "from_failure") -> Run:
+    def retry(self, strategy: str = "from_failure") -> Run[R_co]:
         """Retry a failed run: from the failed step, from the start, or without the failed steps.
 
         Parameters
@@ -931,7 +868,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         at: int | None = None,
         change: Change | Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
-    ) -> Run:
+    ) -> Run[R_co]:
         """Start a run that shares the events of this one up to a point, and then continues with calls that really run.
 
         Nothing is copied, and this run does not change. Its calls that were running are made again, its open
@@ -1046,12 +983,12 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return self._environment.internals.variants.try_step(self.id, step, changes, times, options)
 
     @overload
-    def run_again(self, **options: Unpack[StartOptions]) -> Run: ...
+    def run_again(self, **options: Unpack[StartOptions]) -> Run[R_co]: ...
 
     @overload
     def run_again(self, *, plan: Literal[True], **options: Unpack[StartOptions]) -> ResumePlan: ...
 
-    def run_again(self, *, plan: bool = False, **options: Unpack[StartOptions]) -> Run | ResumePlan:
+    def run_again(self, *, plan: bool = False, **options: Unpack[StartOptions]) -> Run[R_co] | ResumePlan:
         """Start a new execution with the current definition and the inputs of this one. Recorded results are reused.
 
         The new execution shares the longest beginning that the definition, its agents and its functions would repeat.
@@ -1072,7 +1009,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """
         return self._environment.internals.variants.run_again(self.id, options, plan=plan)
 
-    def again(self) -> Run:
+    def again(self) -> Run[R_co]:
         """Start a new execution with the same inputs and start options, and the current definition. Returns at once.
 
         No recorded result is used; `run_again` uses them.
@@ -1203,7 +1140,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
     # --- display and export ------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return f"<Run {self.id} of {self.workflow.name!r}: {self.standing}>"
+        return f"<Run {self.id} of {self.workflow.name!r}: {self.internals.standing}>"
 
     def report(self) -> Report:
         """Return the steps, values, questions and failures of the run."""
@@ -1319,6 +1256,24 @@ class RunUsage(NamedTuple):
     """US dollars, as far as the prices are known."""
 
 
+@dataclass(slots=True)
+class HandleOptions:
+    """Options of one handle of a run: how it waits, and how a notebook shows it."""
+
+    answers: Answers | None = None
+    """Answers given in advance; None without any."""
+    strict: bool = False
+    """True if `Run.wait` raises an error when the run has to wait for an answer or a signal."""
+    shown_in: int | None = None
+    """Execution count of the notebook cell that already shows the run; None if no cell shows it."""
+    remark: str = ""
+    """Note for people about the run, for example that it was not run again."""
+    keeps_data: bool | None = None
+    """True if the output of the run in a notebook contains its data; None to follow ``DIVEBOOK_NOTEBOOK_DATA`` and the
+    key ``Config``.
+    """
+
+
 class RunInternals:
     """Parts of a run for other packages of divebook. They are not part of the public API."""
 
@@ -1328,6 +1283,58 @@ class RunInternals:
     @property
     def _driver(self) -> Driver:
         return self._run._driver  # noqa: SLF001 - the handle itself
+
+    @property
+    def options(self) -> HandleOptions:
+        """Options of this handle of the run."""
+        return self._run._options  # noqa: SLF001 - the handle itself
+
+    @property
+    def damage(self) -> StoreError | None:
+        """Error in the first unreadable event of the log, or None if the whole log can be read."""
+        return self._driver.damage
+
+    @property
+    def durability(self) -> Durability | None:
+        """Durability with which its events are written; None for the default of the store."""
+        return self._driver.durability
+
+    @property
+    def held_up(self) -> str | None:
+        """Reason why the store cannot be written to at present: ``waiting for the server since 12 s: ...``; None if it
+        can.
+        """
+        return self._driver.held_up
+
+    @property
+    def is_blocked(self) -> bool:
+        """True if the execution waits for the answer to a question that a running call has asked, and nothing else can
+        happen.
+
+        A tool of an MCP server can ask a question while it is called. `wait` then returns as for any other question,
+        but the execution stays live: if this process ends, the call is aborted.
+        """
+        return self._driver.is_blocked
+
+    @property
+    def paths(self) -> dict[str, PathState]:
+        """The paths (branches of execution) by id, oldest first."""
+        return {path.id: path for path in sorted(self._run.state.paths.values(), key=lambda path: path.number)}
+
+    @property
+    def standing(self) -> str:
+        """Status of the execution for people. If it waits, it is the reason of the wait, without secrets: ``waiting for
+        the signal 'go'``.
+        """
+        status = self._run.status
+        if (held_up := self.held_up) is not None:
+            return f"{status}, {held_up}"
+        if status != catalog.WAITING:
+            return status
+        first, *more = waits_for(self._run.state, self._driver.questions.values()) or ["a time"]
+        return one_line(shared().text(f"waiting for {first}"), MAX_STANDING) + (
+            f", and {len(more)} more" if more else ""
+        )
 
     def refer_to(self, other: Run) -> None:
         """Make this handle refer to another execution. A button in the view of a run, such as "Run again", uses this,

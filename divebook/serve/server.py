@@ -160,7 +160,7 @@ class WorkflowServer:
             execution = await asyncio.to_thread(self._execution, params.request_state)
             return await self._handle_answers(context, execution, params.input_responses or {})
         if params.name == STATUS_TOOL:
-            execution_id = arguments.get("execution")
+            execution_id = arguments.get("run_id")
             if not execution_id:
                 return await asyncio.to_thread(self._list_open)
             execution = await asyncio.to_thread(self._execution, str(execution_id))
@@ -489,12 +489,12 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _RESULT: Mapping[str, Any] = {
     "type": "object",
     "properties": {
-        "execution": {"type": "string", "description": "Id of the run, which divebook_status takes."},
+        "run_id": {"type": "string", "description": "Id of the run, which divebook_status takes."},
         "status": {"type": "string"},
         "outputs": {"type": "object"},
         "error": {"type": "string"},
     },
-    "required": ["execution", "status", "outputs"],
+    "required": ["run_id", "status", "outputs"],
 }
 
 
@@ -543,7 +543,7 @@ def status_tool() -> Tool:
         description="Wait for a run that a tool of this server has begun, and return what has become of it.",
         input_schema={
             "type": "object",
-            "properties": {"execution": {"type": "string", "description": "Id of the run; without it, those open."}},
+            "properties": {"run_id": {"type": "string", "description": "Id of the run; without it, those open."}},
             "additionalProperties": False,
         },
         annotations=ToolAnnotations(read_only_hint=True),
@@ -558,7 +558,7 @@ def result_of(execution: Run) -> CallToolResult:
     # (test_a_result_is_of_one_moment_if_the_run_ends_while_it_is_made).
     state = _recorded_state(execution)
     data = {
-        "execution": execution.id,
+        "run_id": execution.id,
         "status": _status_of(execution, state),
         "outputs": json_form(dict(state.outputs)),
     }

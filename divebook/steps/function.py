@@ -265,6 +265,8 @@ T1 = TypeVar("T1")
 T2 = TypeVar("T2")
 T3 = TypeVar("T3")
 T4 = TypeVar("T4")
+T5 = TypeVar("T5")
+T6 = TypeVar("T6")
 
 
 _MOST_REMEMBERED = 64
@@ -545,7 +547,12 @@ class Context:
     # Typed as `asyncio.gather` is: a fixed number of calls gives a tuple of types. The result is always a list.
     @overload
     async def gather(
-        self, call_1: Awaitable[T1], call_2: Awaitable[T2], /, *, return_exceptions: Literal[False] = False
+        self,
+        call_1: Awaitable[T1],
+        call_2: Awaitable[T2],
+        /,
+        *,
+        return_exceptions: Literal[False] = False,
     ) -> tuple[T1, T2]: ...
     @overload
     async def gather(
@@ -568,6 +575,86 @@ class Context:
         *,
         return_exceptions: Literal[False] = False,
     ) -> tuple[T1, T2, T3, T4]: ...
+    @overload
+    async def gather(
+        self,
+        call_1: Awaitable[T1],
+        call_2: Awaitable[T2],
+        call_3: Awaitable[T3],
+        call_4: Awaitable[T4],
+        call_5: Awaitable[T5],
+        /,
+        *,
+        return_exceptions: Literal[False] = False,
+    ) -> tuple[T1, T2, T3, T4, T5]: ...
+    @overload
+    async def gather(
+        self,
+        call_1: Awaitable[T1],
+        call_2: Awaitable[T2],
+        call_3: Awaitable[T3],
+        call_4: Awaitable[T4],
+        call_5: Awaitable[T5],
+        call_6: Awaitable[T6],
+        /,
+        *,
+        return_exceptions: Literal[False] = False,
+    ) -> tuple[T1, T2, T3, T4, T5, T6]: ...
+    @overload
+    async def gather(
+        self,
+        call_1: Awaitable[T1],
+        call_2: Awaitable[T2],
+        /,
+        *,
+        return_exceptions: Literal[True],
+    ) -> tuple[T1 | Exception, T2 | Exception]: ...
+    @overload
+    async def gather(
+        self,
+        call_1: Awaitable[T1],
+        call_2: Awaitable[T2],
+        call_3: Awaitable[T3],
+        /,
+        *,
+        return_exceptions: Literal[True],
+    ) -> tuple[T1 | Exception, T2 | Exception, T3 | Exception]: ...
+    @overload
+    async def gather(
+        self,
+        call_1: Awaitable[T1],
+        call_2: Awaitable[T2],
+        call_3: Awaitable[T3],
+        call_4: Awaitable[T4],
+        /,
+        *,
+        return_exceptions: Literal[True],
+    ) -> tuple[T1 | Exception, T2 | Exception, T3 | Exception, T4 | Exception]: ...
+    @overload
+    async def gather(
+        self,
+        call_1: Awaitable[T1],
+        call_2: Awaitable[T2],
+        call_3: Awaitable[T3],
+        call_4: Awaitable[T4],
+        call_5: Awaitable[T5],
+        /,
+        *,
+        return_exceptions: Literal[True],
+    ) -> tuple[T1 | Exception, T2 | Exception, T3 | Exception, T4 | Exception, T5 | Exception]: ...
+    @overload
+    async def gather(
+        self,
+        call_1: Awaitable[T1],
+        call_2: Awaitable[T2],
+        call_3: Awaitable[T3],
+        call_4: Awaitable[T4],
+        call_5: Awaitable[T5],
+        call_6: Awaitable[T6],
+        /,
+        *,
+        return_exceptions: Literal[True],
+    ) -> tuple[T1 | Exception, T2 | Exception, T3 | Exception, T4 | Exception, T5 | Exception, T6 | Exception]: ...
     @overload
     async def gather(self, *calls: Awaitable[T], return_exceptions: Literal[False] = False) -> list[T]: ...
     @overload

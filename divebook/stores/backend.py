@@ -40,7 +40,7 @@ class SimpleStore(Protocol):
     ignored, and ``close()``.
     """
 
-    def append(self, execution_id: str, entries: Sequence[Mapping[str, Any]], expected: int) -> None:
+    def append(self, execution_id: str, entries: Sequence[Mapping[str, Any]], expected: int, /) -> None:
         """Append entries to one list: all of them or none. They are on disk when the method returns.
 
         `expected` is the number of entries that the list has before. A store whose list has another number raises
@@ -48,7 +48,7 @@ class SimpleStore(Protocol):
         taken for a store that is busy: the entries are appended again later, unless they can be read.
         """
 
-    def read(self, execution_id: str, after: int) -> Iterable[Mapping[str, Any]]:
+    def read(self, execution_id: str, after: int, /) -> Iterable[Mapping[str, Any]]:
         """Return the entries of one list in their order, without the first `after`; none for an unknown id."""
 
     def ids(self) -> Iterable[str]:

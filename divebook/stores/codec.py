@@ -32,10 +32,10 @@ UNREADABLE = "(encrypted)"
 class Codec(Protocol):
     """Interface of an encryption algorithm with its keys. Both methods may be called from several threads."""
 
-    def encrypt(self, data: bytes) -> bytes:
+    def encrypt(self, data: bytes, /) -> bytes:
         """Return data in encrypted form, from which `decrypt` restores them."""
 
-    def decrypt(self, data: bytes) -> bytes:
+    def decrypt(self, data: bytes, /) -> bytes:
         """Return the data that `encrypt` encrypted. Raise DecryptionError if they were encrypted with another key, or
         changed.
         """

@@ -660,7 +660,7 @@ def waits_of(execution: Run, driven_by: str | None = None) -> str:
     command that sends them.
     """
     state = execution.state
-    blocked = execution.held_up if driven_by is None else f"goes on in {driven_by}"
+    blocked = execution.internals.held_up if driven_by is None else f"goes on in {driven_by}"
     if state.status == ENQUEUED:
         due = "" if state.due_us is None else f", from {local_time(to_datetime(state.due_us))} on"
         blocked = f"waits in the queue {one_line(state.queue or '', MAX_NAME)} for a worker{due}"
@@ -681,7 +681,7 @@ def durability_of(execution: Run) -> Durability:
     store = execution.store
     if not store.keeps:
         return "memory"
-    return "relaxed" if (execution.durability or store.durability) == RELAXED else "durable"
+    return "relaxed" if (execution.internals.durability or store.durability) == RELAXED else "durable"
 
 
 def gauges_of(state: ExecutionState) -> list[Gauge]:

@@ -89,7 +89,7 @@ def test_full_and_empty_frames_of_a_log_have_the_documented_dtypes(make, columns
 
 
 def test_frames_of_paths_and_runs_have_the_documented_dtypes(execution):
-    assert dtypes(frames.paths_frame(execution.paths.values())) == declared(frames.PATH_COLUMNS)
+    assert dtypes(frames.paths_frame(execution.internals.paths.values())) == declared(frames.PATH_COLUMNS)
     assert dtypes(frames.paths_frame([])) == declared(frames.PATH_COLUMNS)
     records = [execution.store.record(execution.id)]
     assert dtypes(lists.runs_frame(records, execution.store)) == declared(lists.RUN_COLUMNS)

@@ -42,7 +42,8 @@ def finish(world: Environment) -> Iterator[str]:
         _rest(carried)
     for record in world.store.unended():
         execution = world.run_of(record.execution_id)
-        yield f"{execution.id} ({execution.workflow.name}) is stuck: {execution.standing}; {refused.get(execution.id)}"
+        standing = execution.internals.standing
+        yield f"{execution.id} ({execution.workflow.name}) is stuck: {standing}; {refused.get(execution.id)}"
 
 
 def _carry_on(world: Environment, execution: Run) -> None:
@@ -51,7 +52,7 @@ def _carry_on(world: Environment, execution: Run) -> None:
     if execution.open_questions:
         for question in execution.open_questions:
             world.answer(question.id, "retry" if question.kind == OUTCOME_UNKNOWN else "yes", execution.id)
-    elif SIGNAL in execution.standing:
+    elif SIGNAL in execution.internals.standing:
         world.run_of(execution.id).signal(SIGNAL)
     else:
         world.run_of(execution.id).resume()

@@ -239,7 +239,7 @@ def _run_again(case: Data) -> dict[str, Any]:
 
 
 def _stands(execution: Run) -> dict[str, Any]:
-    paths = list(execution.paths)
+    paths = list(execution.internals.paths)
     branched = [path for path in paths if path != "main"]
     return {
         "execution_id": "as given",  # it is looked up by it

@@ -86,7 +86,7 @@ def _outcome(execution: Run) -> Outcome:
         state=execution.variables,
         outputs=execution.outputs,
         inputs=execution.inputs,
-        paths={path_id: _path(path) for path_id, path in execution.paths.items()},
+        paths={path_id: _path(path) for path_id, path in execution.internals.paths.items()},
         usage=execution.state.own_usage.to_dict(),
         events=events,
         status_sequence=_statuses(execution.id, history),

@@ -333,7 +333,7 @@ def comparable(execution: Run) -> dict[str, Any]:
     """Return what must be the same however often the process was killed."""
     paths = {
         path.id: [path.parent, path.status, path.current_step, sorted(path.step_outputs.items())]
-        for path in sorted(execution.paths.values(), key=lambda path: path.id)
+        for path in sorted(execution.internals.paths.values(), key=lambda path: path.id)
     }
     found = [execution.status, execution.error, execution.variables, execution.outputs]
     return {"execution": found, "paths": paths, "heard": turn.heard(execution)}

@@ -84,5 +84,5 @@ def test_a_signal_carries_a_run_on(session):
 
 def test_answers_on_the_line_of_a_magic():
     words = split("deploy --answer version='two words' --answer sure=true --answer n:2={a: [1]}")
-    arguments = parse(words, {}, {"--answer": "answer"}, inputs=True, repeated=["answer"])
-    assert arguments.options["answer"] == "version='two words'\nsure=true\nn:2={a: [1]}"
+    arguments = parse(words, {}, {"--answer": "answer"}, inputs=True)
+    assert arguments.several("answer") == ["version='two words'", "sure=true", "n:2={a: [1]}"]

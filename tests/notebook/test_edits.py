@@ -75,9 +75,9 @@ def test_what_comes_before_the_edited_function_is_reused(edit, shell):
     edit("return x + 1", "return x + 100")
     run = start()
     assert (run.outputs["result"], made(shell)) == (101, ["inc", "after"])
-    assert "function helper changed since this cell's run" in run.remark
-    assert f"{run.id} reuses its first 1 call" in run.remark
-    assert f"%dive show {old.id}" in run.remark
+    assert "function helper changed since this cell's run" in run.internals.options.remark
+    assert f"{run.id} reuses its first 1 call" in run.internals.options.remark
+    assert f"%dive show {old.id}" in run.internals.options.remark
     record = run.store.record(run.id)
     assert (record.origin, record.parent, record.notebook, record.cell) == ("fork", old.id, "n.ipynb", "c1/1")
     again = start()
@@ -89,8 +89,8 @@ def test_where_the_first_call_was_edited_the_run_is_a_new_one(edit, shell):
     edit("    return x\n@step\ndef inc", "    return x * 2\n@step\ndef inc")
     run = start()
     assert (run.outputs["result"], made(shell)) == (3, ["first", "inc", "after"])
-    assert "step first changed" in run.remark
-    assert "is a new run" in run.remark
+    assert "step first changed" in run.internals.options.remark
+    assert "is a new run" in run.internals.options.remark
 
 
 def test_an_edit_that_the_run_has_not_called_leaves_its_result(edit, shell):
@@ -243,13 +243,14 @@ def test_notebooks_that_are_not_named_share_only_what_is_equal(edit, shell):
     same = start(place(kernel="k2"))
     assert same.id == old.id
     assert (
-        "of an equal cell, with equal inputs and code, in a notebook that this front end does not name" in same.remark
+        "of an equal cell, with equal inputs and code, in a notebook that this front end does not name"
+        in same.internals.options.remark
     )
     assert start(place(kernel="k3"), {"n": 2}).id != old.id
     edit("return x + 1", "return x + 100")
     other = start(place(kernel="k4"))
     assert (other.outputs["result"], made(shell)) == (101, ["first", "inc", "after"])
-    assert other.remark == ""
+    assert other.internals.options.remark == ""
 
 
 def test_one_kernel_is_one_notebook(edit, shell):
@@ -276,7 +277,7 @@ def test_a_renamed_notebook_keeps_its_runs_and_a_copied_one_begins_its_own(edit,
     made(shell).clear()
     found = start(place(notebook=renamed, cell="c1", kernel="k3"))
     assert (found.id, made(shell)) == (old.id, [])
-    assert found.remark.startswith("this cell's run had completed")
+    assert found.internals.options.remark.startswith("this cell's run had completed")
     assert start(place(notebook=renamed, cell="c2", kernel="k3")).id != old.id
 
 

@@ -48,13 +48,13 @@ def failed(cell, shell):
 def test_without_a_choice_it_is_a_new_run_that_says_what_would_have_been_reused(failed, shell):
     run = start(on_edit="again")
     assert (run.status, run.id != failed.id, shell.user_ns["MADE"]) == ("completed", True, [1, 2, 30])
-    assert run.remark.endswith(f"--changed reuse would have continued it: {PLAN}")
+    assert run.internals.options.remark.endswith(f"--changed reuse would have continued it: {PLAN}")
 
 
 def test_what_is_the_same_is_reused_and_the_cell_holds_the_run_that_goes_on(failed, shell):
     run = start(on_edit="reuse")
     assert (run.status, shell.user_ns["MADE"]) == ("completed", [30])
-    assert f"since this cell's run {failed.id}; {run.id} continues from event " in run.remark
+    assert f"since this cell's run {failed.id}; {run.id} continues from event " in run.internals.options.remark
     record = run.store.record(run.id)
     assert (record.origin, record.parent, record.cell) == ("resume", failed.id, "c1/1")
     assert start(on_edit="ask").id == run.id
@@ -121,4 +121,4 @@ def test_where_only_scripts_would_be_reused_nothing_is_offered(cell):
     old = start()
     cell("%%dive workflow row\nSteps: [{Name: a, Script: 1, Store: a}, {Name: b, Script: 3, Store: b}]")
     run = start(on_edit="ask")
-    assert (run.id != old.id, run.variables["b"], run.remark) == (True, 3, "")
+    assert (run.id != old.id, run.variables["b"], run.internals.options.remark) == (True, 3, "")

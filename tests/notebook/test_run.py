@@ -147,7 +147,7 @@ def test_frames_are_at_hand():
     assert list(done.operations.step) == ["s"]
     assert list(done.steps.status) == ["completed"]
     assert done.events.type.iloc[-1] == "execution_completed"
-    assert list(done.paths) == ["main"]
+    assert list(done.internals.paths) == ["main"]
     assert done.usage.requests == 0
 
 

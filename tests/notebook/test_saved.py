@@ -47,7 +47,7 @@ def test_the_data_can_be_switched_off(session, run, way, monkeypatch):
     elif way == "config":
         session.define("Config: {NotebookData: off}")
     else:
-        run.keeps_data = False
+        run.internals.options.keeps_data = False
     assert set(run.internals.static_bundle()) == {"text/plain", "text/html"}
 
 

@@ -63,8 +63,8 @@ def test_a_server_that_is_read_only_for_a_while_is_waited_for(store, administrat
     with read_only(administrator):
         gate.opened.set()
         for execution in begun:
-            assert becomes(lambda execution=execution: "nothing can be written" in (execution.held_up or ""))
-            assert "waiting for the server since" in execution.held_up
+            assert becomes(lambda execution=execution: "nothing can be written" in (execution.internals.held_up or ""))
+            assert "waiting for the server since" in execution.internals.held_up
         with pytest.raises(StoreBusyError, match="or another server in its place"):
             store.acquire(begun[0].id, Owner("there", 1, 1, "x"), instead_of=store.lease_of(begun[0].id))
     assert [execution.wait(20).status for execution in begun] == ["completed"] * 3
@@ -78,7 +78,7 @@ def test_what_waits_for_an_answer_is_given_back_after_a_while_of_reading_only(st
     assert gate.reached.wait(20)
     with read_only(administrator):
         gate.opened.set()
-        assert becomes(lambda: execution.held_up is not None)
+        assert becomes(lambda: execution.internals.held_up is not None)
     (question,) = execution.wait(20).open_questions
     execution.answer(question.id, "this")
     assert execution.wait(20).status == "completed"
@@ -143,7 +143,7 @@ def test_who_locks_a_row_holds_executions_up_and_these_say_so(store, administrat
     with psycopg.connect(administrator.info.dsn) as other:
         other.execute("SELECT FROM divebook.executions WHERE id = %s FOR UPDATE", (execution.id,))
         gate.opened.set()
-        assert becomes(lambda: "is locked by another session" in (execution.held_up or ""))
+        assert becomes(lambda: "is locked by another session" in (execution.internals.held_up or ""))
         for call in (
             lambda: store.acquire(execution.id, Owner("there", 1, 1, "x")),
             lambda: execution.signal("go", 1),

@@ -280,8 +280,8 @@ def test_a_page_folds_the_same_and_opens_the_first_difference():
 def test_a_page_can_lead_from_difference_to_difference():
     world = World(3)
     found = world.run().compare(world.run(is_changed=True))
-    (told,) = found.mime_data().values()
-    assert {"text/plain", "text/html", *found.mime_data()} == {*found._repr_mimebundle_()}
+    (told,) = found._mime_data().values()
+    assert {"text/plain", "text/html", *found._mime_data()} == {*found._repr_mimebundle_()}
     assert told["runs"] == [found.pairs[0].a.id, found.pairs[0].b.id]
     marked = re.findall(r'class="divebook-difference divebook-(\w+)"', found._repr_html_())
     assert marked

@@ -52,7 +52,7 @@ def types(execution):
 def test_a_worker_drives_what_is_enqueued():
     with environment() as made:
         first = made.enqueue(SUM, {"n": 1})
-        assert (first.status, first.standing, made.store.lease_of(first.id)) == ("enqueued", "enqueued", None)
+        assert (first.status, first.internals.standing, made.store.lease_of(first.id)) == ("enqueued", "enqueued", None)
         with Worker(made) as worker:
             second = made.enqueue("sum", {"n": 2})
             found = [execution.wait(PATIENCE).variables for execution in (first, second)]

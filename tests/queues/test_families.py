@@ -344,7 +344,7 @@ def test_one_waits_for_what_sleeps(tmp_path):
 def test_what_waits_in_a_queue_can_be_paused_and_goes_on_when_it_is_resumed():
     with environment() as made:
         execution = made.enqueue(SUM, {"n": 1}).pause("lunch")
-        assert (execution.standing, made.queues.queued()) == ("paused", [])
+        assert (execution.internals.standing, made.queues.queued()) == ("paused", [])
         assert [one.execution_id for one in made.queues.queued(withheld=True)] == [execution.id]
         assert isinstance(execution.history()[-1].data, ExecutionPaused)
         with Worker(made) as worker:

@@ -34,7 +34,7 @@ def counting():
 def chain(world, execution):
     """Return an execution and those as which it went on."""
     found = [execution]
-    while (following := found[-1].continued_as) is not None:
+    while (following := found[-1].state.continued_as) is not None:
         found.append(world.run_of(following).wait(20))
     return found
 
@@ -62,7 +62,7 @@ def test_wherever_it_died_there_is_one_successor(counting):
         copied(world.store, store, runs[1])
         again = environment(store=store)
         resumed = again.run_of(runs[0].id).resume().wait(20)
-        assert (resumed.status, resumed.continued_as) == ("continued_as_new", runs[1].id), length
+        assert (resumed.status, resumed.state.continued_as) == ("continued_as_new", runs[1].id), length
         assert len(again.store.records()) == 2
 
 
@@ -74,7 +74,7 @@ def test_who_resumes_the_predecessor_resumes_a_successor_that_had_just_begun(cou
     store.append(runs[1].id, world.store.read(runs[1].id)[:1], 0)
     again = environment(store=store)
     resumed = again.run_of(runs[0].id).resume().wait(20)
-    assert (resumed.continued_as, again.run_of(runs[1].id).wait(20).status) == (runs[1].id, "completed")
+    assert (resumed.state.continued_as, again.run_of(runs[1].id).wait(20).status) == (runs[1].id, "completed")
 
 
 def copied(source, target, execution):
@@ -113,7 +113,7 @@ def test_another_process_may_follow_it(counting):
     definition, _ = counting
     world = environment()
     first = world.start(definition, {"until": 2}).wait(20)
-    found = Environment(store=world.store).run_of(first.continued_as)
+    found = Environment(store=world.store).run_of(first.state.continued_as)
     assert found.inputs == {"start": 1, "until": 2}
     assert "operation_started" in event_types(found)
 

@@ -36,7 +36,7 @@ def test_what_is_resumed_goes_on_as_it_began():
     first = environment(workflow, actions=[failing.action()], durability="relaxed").start("w").wait(20)
     failing.broken = False
     again = Environment(store=first.store, actions=[failing.action()]).run_of(first.id).resume()
-    assert (again.wait(20).status, again.durability) == ("completed", "relaxed")
+    assert (again.wait(20).status, again.internals.durability) == ("completed", "relaxed")
 
 
 def test_an_unknown_durability_starts_nothing():

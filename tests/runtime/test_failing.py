@@ -54,7 +54,7 @@ def test_siblings_of_a_failed_path_are_cancelled_and_awaited():
     actions = [gate.action(), calls.action(), Action("fail_once_reached", fail_once_reached)]
     execution = run(Workflow("w", steps), actions=actions, store=store)
     assert (execution.status, calls) == ("failed", [])
-    assert {path.status for path in execution.paths.values()} == {"completed", "failed", "cancelled"}
+    assert {path.status for path in execution.internals.paths.values()} == {"completed", "failed", "cancelled"}
     assert event_types(execution)[-1] == "execution_failed"
 
 

@@ -86,5 +86,5 @@ def test_a_forged_log_is_a_corrupt_log(world_of_forged):
             execution = world.run_of(name)
         except StoreError:
             continue
-        told += execution.damage is not None
+        told += execution.internals.damage is not None
     assert told > 0

@@ -74,7 +74,7 @@ def answered(environment, execution):
             execution = environment.answer(question.id, "Bonn", execution.id)
         if execution.refresh().state.is_over:
             return execution.wait(20), asked  # what has ended may still be on its way to the store
-    raise AssertionError(execution.standing)
+    raise AssertionError(execution.internals.standing)
 
 
 @pytest.fixture

@@ -50,16 +50,18 @@ def test_an_execution_says_what_holds_it_up(monkeypatch, logs):
     world = environment(store=Busy(), actions=[gate.action()])
     execution = world.start(PAYING)
     assert gate.reached.wait(20)
-    assert execution.held_up is None
+    assert execution.internals.held_up is None
     world.store.refusals = 10**9
     gate.opened.set()
     assert world.store.refused.wait(20)
-    assert becomes(lambda: execution.held_up is not None)
-    assert re.fullmatch(r"waiting for the disk since \d s: the disk is full\. Free some space", execution.held_up)
-    assert repr(execution).endswith(f": running, {execution.held_up}>")
+    assert becomes(lambda: execution.internals.held_up is not None)
+    assert re.fullmatch(
+        r"waiting for the disk since \d s: the disk is full\. Free some space", execution.internals.held_up
+    )
+    assert repr(execution).endswith(f": running, {execution.internals.held_up}>")
     world.store.refusals = 0
     execution.wait(20)
-    assert (execution.status, execution.held_up) == ("completed", None)
+    assert (execution.status, execution.internals.held_up) == ("completed", None)
     said = logs()
     assert said[0].startswith("the disk is full. Free some space. Executions wait for it and go on by themselves")
     assert said[1] == "memory: can be written again; executions go on"
@@ -226,7 +228,7 @@ def test_a_locked_file_is_waited_for(tmp_path):
         assert gate.reached.wait(20)
         with locked(tmp_path / "s.db"):
             gate.opened.set()
-            assert becomes(lambda: "is locked" in (execution.held_up or ""))
+            assert becomes(lambda: "is locked" in (execution.internals.held_up or ""))
         assert execution.wait(20).status == "completed"
 
 
@@ -241,7 +243,7 @@ def test_a_full_disk_is_waited_for(tmp_path):
         pages = store._writer.execute("PRAGMA page_count").fetchone()[0]
         store._writer.execute(f"PRAGMA max_page_count = {pages + 4}")
         gate.opened.set()
-        assert becomes(lambda: "full" in (execution.held_up or ""))
+        assert becomes(lambda: "full" in (execution.internals.held_up or ""))
         store._writer.execute("PRAGMA max_page_count = 1000000")
         assert execution.wait(20).status == "completed"
 

@@ -42,7 +42,7 @@ def test_neither_the_look_up_nor_a_frame_folds_the_log_or_reads_its_definition(p
             patched.setattr(module, "folded", refuse)
         patched.setattr(driver, "recorded_workflow", refuse)
         execution = Environment(store=store).run_of(done)
-        assert (execution.id, execution.durability, execution.is_live) == (done, "full", False)
+        assert (execution.id, execution.internals.durability, execution.is_live) == (done, "full", False)
         assert len(execution.events) == len(store.read(done))
         assert execution.steps["step"].tolist() == ["a", "b"]
         with pytest.raises(AssertionError):
@@ -79,7 +79,9 @@ def test_frames_of_a_damaged_log_show_what_is_sound_before_anything_else_was_loo
         execution = Environment(store=store).run_of(done)
         shown = execution.events["sequence"].tolist()
         assert shown == [event.sequence for event in execution.history()]
-        assert f"event {len(shown) + 1}" in str(execution.damage) or "record of events" in str(execution.damage)
+        assert f"event {len(shown) + 1}" in str(execution.internals.damage) or "record of events" in str(
+            execution.internals.damage
+        )
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE events SET data = '{oops' WHERE place = (SELECT min(place) FROM events)")
     with SqliteStore(path) as store, pytest.raises(CorruptStoreError, match="event"):
@@ -101,7 +103,7 @@ def test_every_look_at_a_damaged_log_shows_what_is_sound_whatever_was_looked_at_
         connection.execute("UPDATE events SET data = '{oops' WHERE place = (SELECT max(place) FROM events)")
     with SqliteStore(path) as store:
         fresh, known = Environment(store=store).run_of(done), Environment(store=store).run_of(done)
-        assert known.damage is not None
+        assert known.internals.damage is not None
         assert str(look(fresh)) == str(look(known))
 
 

@@ -101,7 +101,7 @@ def test_a_connection_lost_in_any_commit_loses_and_doubles_nothing(store, losses
         store.losses["_write"].clear()
         assert (execution.status, sorted(calls)) == ("completed", [1, 2, 3, 4])
         assert sequences(store, execution) == list(range(1, execution.state.last_sequence + 1))
-        assert execution.held_up is None
+        assert execution.internals.held_up is None
 
 
 def test_who_lost_its_lease_while_the_connection_was_lost_does_not_go_on(store):

@@ -37,7 +37,7 @@ def test_the_definition_travels_with_the_execution():
 def test_values_keep_their_types_and_outputs_are_text():
     execution = run(Workflow("w", [Step("a", script='{"n": [1, 2.5, None, True]}', store="v")]))
     assert execution.variables == {"v": {"n": [1, 2.5, None, True]}}
-    assert isinstance(execution.paths["main"].step_outputs["a"], str)
+    assert isinstance(execution.internals.paths["main"].step_outputs["a"], str)
 
 
 def test_branches_run_side_by_side_and_share_the_variables():
@@ -50,7 +50,7 @@ def test_branches_run_side_by_side_and_share_the_variables():
     execution = run(Workflow("w", steps), actions=[calls.action()])
     assert sorted(calls) == ["b", "c"]
     assert execution.variables == {"b": "b", "c": "c"}
-    assert {path.id: path.status for path in execution.paths.values()} == dict.fromkeys(
+    assert {path.id: path.status for path in execution.internals.paths.values()} == dict.fromkeys(
         ["main", "main-1", "main-2"], "completed"
     )
 
@@ -66,7 +66,7 @@ def test_a_join_runs_its_step_once_after_all_branches():
     ]
     execution = run(Workflow("w", steps), actions=[calls.action()])
     assert calls == ["9"]
-    assert set(execution.paths["main-1"].step_outputs) == {"b", "c", "d", "j"}
+    assert set(execution.internals.paths["main-1"].step_outputs) == {"b", "c", "d", "j"}
 
 
 def test_a_join_waits_for_nested_branches():
@@ -86,7 +86,7 @@ def test_a_loop_keeps_its_path():
     steps = [Step("a", script='state.get("n", 0) + 1', store="n", next=[("a", "$(state.n < 5)")])]
     execution = run(Workflow("w", steps))
     assert execution.variables == {"n": 5}
-    assert list(execution.paths) == ["main"]
+    assert list(execution.internals.paths) == ["main"]
 
 
 def test_conditions_are_recorded_with_their_results():
@@ -239,4 +239,4 @@ def test_what_goes_on_after_a_failed_path_can_be_paused():
     gate.opened.set()
     assert execution.wait(20).state.paused
     assert world.run_of(execution.id).resume().wait(20).status == "failed"
-    assert execution.paths["main-2"].status == "completed"
+    assert execution.internals.paths["main-2"].status == "completed"

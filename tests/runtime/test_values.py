@@ -169,7 +169,7 @@ def test_an_action_takes_and_gives_frames_by_reference():
     assert execution.error is None
     assert execution.variables["out"].people.tolist() == [660, pd.NA]
     assert execution.inputs["report"].table.people.tolist() == [330, pd.NA]
-    assert execution.paths["main"].step_outputs["s"] == "DataFrame 2 x 2"
+    assert execution.internals.paths["main"].step_outputs["s"] == "DataFrame 2 x 2"
 
 
 def test_an_action_that_changes_its_parameters_does_not_change_the_definition():

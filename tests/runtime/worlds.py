@@ -119,7 +119,7 @@ def held_up():
     world.store.refusals = 10**9
     gate.opened.set()
     assert world.store.refused.wait(20)
-    while execution.held_up is None:
+    while execution.internals.held_up is None:
         with suppress(TimeoutError):
             execution.wait(0.01)
     try:

@@ -50,9 +50,9 @@ def test_a_call_waits_no_longer_than_it_may_and_its_run_is_in_the_store(here, la
     first = called(here, "blocked", {}, wait=wait)
     assert (first.is_error, first.structured_content["status"]) == (False, "running")
     assert "It continues" in first.content[0].text
-    assert here.store.record(first.structured_content["execution"]).status == "running"
+    assert here.store.record(first.structured_content["run_id"]).status == "running"
     latch.set()
-    later = called(here, "divebook_status", {"execution": first.structured_content["execution"]})
+    later = called(here, "divebook_status", {"run_id": first.structured_content["run_id"]})
     assert later.structured_content["outputs"] == {"result": True}
 
 
@@ -94,9 +94,9 @@ def test_two_clients_hear_of_one_run(here, latch):
             Client(WorkflowServer(here, wait=0.0).protocol) as other,
         ):
             found = await other.call_tool("blocked", {})
-            name = {"execution": found.structured_content["execution"]}
+            name = {"run_id": found.structured_content["run_id"]}
             calls = [asyncio.ensure_future(one.call_tool("divebook_status", name)) for _ in range(2)]
-            assert name["execution"] in (await other.call_tool("divebook_status", {})).content[0].text
+            assert name["run_id"] in (await other.call_tool("divebook_status", {})).content[0].text
             latch.set()
             return [result.structured_content["status"] for result in await asyncio.gather(*calls)]
 
@@ -117,7 +117,7 @@ def test_a_run_of_another_process_is_waited_for(tmp_path):
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as program, pipe.open("w") as written:
         with environment(reads, store=store) as here:
             (record,) = here.store.records()
-            name = {"execution": record.execution_id}
+            name = {"run_id": record.execution_id}
             assert called(here, "divebook_status", name, wait=0.0).structured_content["status"] == "running"
 
             async def talking(client):

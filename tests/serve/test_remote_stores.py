@@ -90,13 +90,13 @@ def test_whoever_answers_first_has_answered(here, store, mode):
 @pytest.mark.parametrize("wait", [0.0, 20.0])
 def test_a_run_of_an_earlier_server_is_listed_and_reported(here, earlier, wait):
     assert earlier in called(here, "divebook_status").content[0].text
-    result = called(here, "divebook_status", {"execution": earlier}, wait=wait)
+    result = called(here, "divebook_status", {"run_id": earlier}, wait=wait)
     assert f"@{earlier} 1" in result.content[0].text
 
 
 def test_a_run_of_an_earlier_server_is_recovered(here, store, earlier):
     kept(store, earlier)
-    result = called(here, "divebook_status", {"execution": earlier})
+    result = called(here, "divebook_status", {"run_id": earlier})
     assert result.structured_content["outputs"] == {"result": 5}
 
 
@@ -110,9 +110,9 @@ async def two_clients(here, wait=20.0):
 
 SLOW = {
     "_lists.records": ("divebook_status", lambda execution: {}),
-    "_lists.record": ("divebook_status", lambda execution: {"execution": execution}),
-    "_lists.orphans": ("divebook_status", lambda execution: {"execution": execution}),
-    "_acquire": ("divebook_status", lambda execution: {"execution": execution}),
+    "_lists.record": ("divebook_status", lambda execution: {"run_id": execution}),
+    "_lists.orphans": ("divebook_status", lambda execution: {"run_id": execution}),
+    "_acquire": ("divebook_status", lambda execution: {"run_id": execution}),
     "_write": ("counted", lambda execution: {}),
     "_post": ("counted", lambda execution: {}),
 }
@@ -143,7 +143,7 @@ def test_a_call_waits_no_longer_than_it_may_for_a_slow_store(here, store, earlie
     async def main():
         async with two_clients(here, wait=0.0) as clients:
             with store.gates["_lists.orphans"].closed() as gate:
-                results = [await client.call_tool("divebook_status", {"execution": earlier}) for client in clients]
+                results = [await client.call_tool("divebook_status", {"run_id": earlier}) for client in clients]
                 assert await asyncio.to_thread(gate.reached.wait, 20)
             return [result.structured_content["status"] for result in results]
 

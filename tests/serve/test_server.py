@@ -86,7 +86,7 @@ def test_a_call_runs_a_workflow_and_returns_its_outputs(here, mode):
     (record,) = here.store.records()
     assert result.content[0].text == '{"said": "Hello Ann"}'
     assert result.structured_content == {
-        "execution": record.execution_id,
+        "run_id": record.execution_id,
         "status": "completed",
         "outputs": {"said": "Hello Ann"},
     }
@@ -121,7 +121,7 @@ def test_a_question_that_is_declined_stays_open(here, mode):
     assert "ask_" in result.content[0].text
     here.answer(execution.open_questions[0].id, 4)
     assert execution.wait(20).outputs == {"result": 4}
-    later = called(here, "divebook_status", {"execution": execution.id}, mode=mode)
+    later = called(here, "divebook_status", {"run_id": execution.id}, mode=mode)
     assert later.structured_content["outputs"] == {"result": 4}
 
 
@@ -185,10 +185,10 @@ def test_a_client_that_cannot_ask_gets_the_run_and_how_it_is_answered(here, mode
     (record,) = here.store.records()
     (question,) = here.run_of(record.execution_id).open_questions
     assert not result.is_error
-    assert result.structured_content == {"execution": record.execution_id, "status": "waiting", "outputs": {}}
+    assert result.structured_content == {"run_id": record.execution_id, "status": "waiting", "outputs": {}}
     assert f"divebook answer {question.id}@{record.execution_id} 1" in result.content[0].text
     here.answer(question.id, 4)
-    later = called(here, "divebook_status", {"execution": record.execution_id}, mode=mode)
+    later = called(here, "divebook_status", {"run_id": record.execution_id}, mode=mode)
     assert later.structured_content["outputs"] == {"result": 4}
 
 
@@ -251,19 +251,19 @@ def test_a_state_that_was_changed_or_is_of_another_store_is_refused(here, tmp_pa
 def test_no_execution_of_another_workflow_is_shown(here):
     other = Workflow("secret", [Step("say", script="1")])
     execution = here.start(other).wait(20)
-    result = called(here, "divebook_status", {"execution": execution.id})
+    result = called(here, "divebook_status", {"run_id": execution.id})
     assert result.is_error
     assert "not one of a workflow that this server offers" in result.content[0].text
 
 
 def test_a_run_that_takes_long_goes_on_and_is_looked_at_again(here):
     first = called(here, "for_ever", wait=20.0)
-    execution = here.run_of(first.structured_content["execution"])
+    execution = here.run_of(first.structured_content["run_id"])
     assert first.structured_content["status"] == "waiting"
     assert execution.id in called(here, "divebook_status").content[0].text
     execution.signal("never")
     execution.wait(20)
-    assert called(here, "divebook_status", {"execution": execution.id}).structured_content["status"] == "completed"
+    assert called(here, "divebook_status", {"run_id": execution.id}).structured_content["status"] == "completed"
     assert called(here, "divebook_status").content[0].text == "No run is open."
 
 
@@ -271,7 +271,7 @@ def test_a_run_that_takes_long_goes_on_and_is_looked_at_again(here):
 def test_a_run_that_waits_asks_even_if_its_call_does_not_wait(here, mode):
     execution = here.start("counted").wait(20)
     elicited, asked = accepting(None)
-    called(here, "divebook_status", {"execution": execution.id}, mode=mode, elicited=elicited, wait=0.0)
+    called(here, "divebook_status", {"run_id": execution.id}, mode=mode, elicited=elicited, wait=0.0)
     assert [params.message for params in asked] == ["How many?"]
 
 
@@ -296,7 +296,7 @@ def test_a_failure_is_an_error_of_the_tool_without_secrets(here):
     [
         ("greet_people", {}, 'input "who" is required'),
         ("greet_people", {"who": "a", "when": 1}, 'unknown input "when"'),
-        ("divebook_status", {"execution": "exec_no"}, "exec_no"),
+        ("divebook_status", {"run_id": "exec_no"}, "exec_no"),
         ("nonsense", {}, "there is no tool 'nonsense'"),
     ],
 )

@@ -32,7 +32,7 @@ def world():
 def whole(world, execution):
     """Return the executions of a chain, each at its end."""
     found = [execution]
-    while (following := found[-1].continued_as) is not None:
+    while (following := found[-1].state.continued_as) is not None:
         found.append(world.run_of(following).wait(20))
     return found
 
@@ -76,7 +76,7 @@ def test_wherever_it_died_one_goes_on_with_the_same_variables(world):
         store = cut(world.store, first, length)
         store.append(second.id, world.store.read(second.id), 0)
         resumed = environment(store=store).run_of(first.id).resume().wait(20)
-        assert (resumed.status, resumed.continued_as) == ("continued_as_new", second.id), length
+        assert (resumed.status, resumed.state.continued_as) == ("continued_as_new", second.id), length
 
 
 def test_another_path_that_is_on_its_way_is_told(world):

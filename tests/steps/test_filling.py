@@ -80,7 +80,7 @@ def test_inputs_with_which_an_execution_continues_as_new():
     inputs = [*INPUTS, {"name": "x", "default": None, "required": False}]
     world = environment()
     first = world.start(Workflow("w", steps, inputs=inputs), VALUES).wait(20)
-    assert world.run_of(first.continued_as).wait(20).variables["x"] == FILLED
+    assert world.run_of(first.state.continued_as).wait(20).variables["x"] == FILLED
 
 
 def test_a_frame_in_a_list_stays_a_frame():

@@ -242,12 +242,16 @@ def test_waiting_returns_where_a_call_asks_and_again_at_its_next_question():
     with world(asking(first, second)) as here:
         execution = here.start("ask").wait(60)
         for _ in range(2):
-            assert (execution.wait(60).status, execution.is_live, execution.is_blocked) == ("waiting", True, True)
+            assert (execution.wait(60).status, execution.is_live, execution.internals.is_blocked) == (
+                "waiting",
+                True,
+                True,
+            )
         assert here.store.record(execution.id).status == "waiting"
         answered(execution).wait(60)
         assert [question.schema["anyOf"][0]["properties"] for question in execution.open_questions] == [{"how": TEXT}]
         answered(execution, {"how": "so"}).wait(60)
-        assert (execution.status, execution.is_blocked) == ("completed", False)
+        assert (execution.status, execution.internals.is_blocked) == ("completed", False)
         assert [answer["content"] for answer in told(execution)] == [{"why": "old"}, {"how": "so"}]
 
 
@@ -272,11 +276,11 @@ def test_waiting_goes_on_while_another_path_can_do_something():
         execution = here.start("ask")
         assert gate.reached.wait(60)
         assert becomes(lambda: bool(execution.open_questions))
-        assert not execution.is_blocked
+        assert not execution.internals.is_blocked
         with pytest.raises(TimeoutError):
             execution.wait(0.05)
         gate.opened.set()
-        assert execution.wait(60).is_blocked
+        assert execution.wait(60).internals.is_blocked
         assert answered(execution).wait(60).status == "completed"
 
 
@@ -309,7 +313,7 @@ def test_waiting_returns_where_all_paths_ask_in_their_own_way():
         by_step = {question.step: question.id for question in execution.open_questions}
         assert set(by_step) == {"ask", "who"}
         execution.answer(by_step["who"], "ann").wait(60)
-        assert execution.is_blocked
+        assert execution.internals.is_blocked
         assert execution.answer(by_step["ask"], {"why": "old"}).wait(60).variables == {"said": "done", "who": "ann"}
 
 
@@ -341,7 +345,7 @@ def test_an_agent_that_works_for_another_one_asks_as_well():
     flow = Workflow("ask", [Step("ask", prompt="Go", agent="boss", store="said")])
     with world(QUESTION, workflows=[flow], agents=[boss]) as here:
         execution = here.start("ask").wait(60)
-        assert execution.is_blocked, execution.error
+        assert execution.internals.is_blocked, execution.error
         assert answered(execution).wait(60).variables == {"said": "all done"}
 
 
@@ -357,7 +361,7 @@ def test_calls_side_by_side_ask_side_by_side_with_an_approval_beside_them():
     rules = [ApprovalRule("danger", outcome="ask"), ApprovalRule()]
     with environment(ASK, agents=[agent], approvals=rules) as here:
         execution = here.start("ask").wait(60)
-        assert execution.is_blocked, execution.error
+        assert execution.internals.is_blocked, execution.error
         while execution.open_questions:
             question = execution.open_questions[0]
             names = list((question.schema or {}).get("anyOf", [{}])[0].get("properties", ()))
@@ -370,7 +374,7 @@ def test_rows_side_by_side_each_ask():
     step = Step("ask", prompt="Go", agent="a", each=Each([1, 2, 3], parallel=3), store="said")
     with world(QUESTION, workflows=[Workflow("ask", [step])]) as here:
         execution = here.start("ask").wait(60)
-        assert execution.is_blocked, execution.error
+        assert execution.internals.is_blocked, execution.error
         while execution.open_questions:
             answered(execution).wait(60)
         assert execution.variables == {"said": ["done"] * 3}, execution.error
@@ -383,7 +387,7 @@ def test_a_function_that_asks_an_agent_waits_for_its_call():
 
     with world(QUESTION) as here:
         execution = here.start(asks_within).wait(60)
-        assert execution.is_blocked, execution.error
+        assert execution.internals.is_blocked, execution.error
         assert answered(execution).wait(60).status == "completed", execution.error
 
 

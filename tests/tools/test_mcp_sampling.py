@@ -79,7 +79,7 @@ def test_a_bound_that_is_met_during_a_call_is_asked_about_while_the_call_waits(t
         here.add_agent(agent, replace=True)
         execution = here.create("ask", bounds={} if is_of_agent else bounds).start().wait(20)
         (question,) = execution.open_questions
-        assert (question.kind, execution.is_blocked) == ("resource_exhausted", within)
+        assert (question.kind, execution.internals.is_blocked) == ("resource_exhausted", within)
         done = execution.answer(question.id, 9).wait(20)
         assert done.variables == {"said": "done"}, done.error
         assert "because" in str(results(done))
