@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import typer
 
 from divebook.cli.output import as_json, one_line
-from divebook.commands.command import Parameter, option
+from divebook.commands.command import Parameter, ParameterError, option
 from divebook.commands.inspection import awaited_signals_of
 from divebook.errors import DivebookError
 from divebook.text.format import in_shell, local_time
@@ -42,6 +42,18 @@ def range_check(parameter: Parameter) -> Callable[[Any], Any]:
         return value
 
     return check
+
+
+def number_parser(parameter: Parameter) -> Callable[[Any], Any]:
+    """Return a typer parser of the number of a parameter, with the check of its range."""
+
+    def parse(value: Any) -> Any:
+        try:
+            return parameter.read(str(value))
+        except ParameterError as error:
+            raise typer.BadParameter(f"it {error.problem}") from error
+
+    return parse
 
 
 # --- completion of values from the store of the command line ---------------------------------------------------------

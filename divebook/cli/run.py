@@ -326,16 +326,16 @@ def conclude(
 # --- recovery of interrupted runs ------------------------------------------------------------------------------------
 
 
-def recover_each(interrupted: Interrupted) -> int:
+def recover_each(interrupted: Interrupted, *, quiet: bool) -> int:
     """Resume interrupted runs one after the other, and return the worst exit code: 3 (a run waits) only if nothing is
-    worse.
+    worse. Print the status of each, unless `quiet` is set.
     """
     # One failure does not keep the others from being resumed.
-    codes = [_recovered(interrupted, record) for record in interrupted.records]
+    codes = [_recovered(interrupted, record, quiet=quiet) for record in interrupted.records]
     return max(codes, default=0) if set(codes) <= {0, WAITS} else 1
 
 
-def _recovered(interrupted: Interrupted, record: ExecutionRecord) -> int:
+def _recovered(interrupted: Interrupted, record: ExecutionRecord, *, quiet: bool) -> int:
     """Resume one interrupted run, wait until it stops, print its status, and return the exit code for the status.
     Return the code for a failure if it cannot be resumed.
     """
@@ -353,7 +353,8 @@ def _recovered(interrupted: Interrupted, record: ExecutionRecord) -> int:
         text = f"{record.execution_id} was not resumed: {one_line(str(error))}{way_on if is_missing else ''}"
         print_note(text, "bold red")
         return 1
-    say(status_text(run.status), one_line(run.workflow.name), run.id)
+    if not quiet:
+        say(status_text(run.status), one_line(run.workflow.name), run.id)
     # After Ctrl-C the remaining runs are not resumed.
     if interrupts.count:
         raise typer.Exit(INTERRUPTED)

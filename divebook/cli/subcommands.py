@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from divebook.cli.options import completion_of, range_check
+from divebook.cli.options import completion_of, number_parser
 from divebook.cli.output import as_json, ending_damaged, print_note, print_report, say, secrets, write
 from divebook.commands.command import EXIT_CODES, REQUIRED, SHELL, Command, Invocation, Parameter, ParameterError
 from divebook.commands.driving import Drive
@@ -159,14 +159,15 @@ def _annotation(parameter: Parameter, completion: Completion) -> Any:
         return Annotated[kind, argument]
     # A list of choices says more than the word in the declaration.
     metavar_of_option = None if parameter.choices or parameter.is_flag else parameter.metavar
-    callback = None if parameter.allowed is None else range_check(parameter)
+    # typer takes `1.0` for an integer, and other interfaces do not.
+    is_number = parameter.type in (int, float)
     return Annotated[
         kind,
         typer.Option(
             *parameter.spellings,
             metavar=metavar_of_option,
             help=parameter.help,
-            callback=callback,
+            parser=number_parser(parameter) if is_number else None,
             envvar=parameter.variable or None,
             autocompletion=completion,
         ),
@@ -227,7 +228,10 @@ def _run(command: Command, values: dict[str, Any]) -> None:
     if isinstance(result, Interrupted) and result.resumes:
         from divebook.cli.run import recover_each
 
-        raise typer.Exit(recover_each(result))
+        code = recover_each(result, quiet=prints_json)
+        if prints_json:
+            show(command, result, values, prints_json=True)
+        raise typer.Exit(code)
     show(command, result, values, prints_json=prints_json)
     raise typer.Exit(command.exit_code(result))
 

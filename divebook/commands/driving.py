@@ -30,7 +30,7 @@ from divebook.commands.parameters import (
     VariablesChanged,
 )
 from divebook.commands.values import read_change
-from divebook.errors import DefinitionError, ExecutionError, ExecutionNotFoundError, NotFoundError, SetupError
+from divebook.errors import DefinitionError, ExecutionNotFoundError, NotFoundError, SetupError
 
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
@@ -195,8 +195,8 @@ def resume_runs(
         is_for_one = definition is not None or strategy is not None or answer or answers
         return _resume_several(call, runs, limits, is_for_one=bool(is_for_one))
     run = call.run(runs[0])
-    if call.interface == SHELL and strategy is None and run.status == COMPLETED:
-        raise ExecutionError(f"execution {runs[0]} has completed; start a new one to run the workflow again")
+    if call.interface == SHELL and strategy is None and definition is None and run.status == COMPLETED:
+        call.print_note(f"execution {run.id} has completed; start a new one to run the workflow again")
     run = call.run(runs[0], with_definitions=True)
     if definition is not None:
         # The plan makes no calls and changes nothing.

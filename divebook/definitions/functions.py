@@ -141,6 +141,7 @@ class UserFunction:
     def __post_init__(self) -> None:
         # `object.__setattr__` sets a field of a frozen class. Names are stored in their normal form.
         object.__setattr__(self, "name", normal_name(self.name))
+        require_one_result(self.function, self.kind_and_name)
         for key in ("name", "description"):
             if locate_surrogate(getattr(self, key), key):
                 message = f"{key} of {self.name!a} holds half a character (a lone surrogate), which cannot be stored"
@@ -216,9 +217,15 @@ class UserFunction:
         """
         # The check is cached by the names of the arguments, since calls of a step mostly have the same names.
         misfit = _misfit(self.function, tuple(arguments))
-        if misfit:
+        if misfit is None:
+            return (), arguments
+        signature = signature_of(self.function)
+        kinds = {parameter.kind for parameter in signature.parameters.values()}
+        # Such parameters, of functions in C for instance, have names for definitions only.
+        if inspect.Parameter.POSITIONAL_ONLY not in kinds or _misfit_by_position(self.function, tuple(arguments)):
             raise TypeError(misfit)
-        return (), arguments
+        bound = inspect.BoundArguments(signature, OrderedDict(arguments))
+        return bound.args, bound.kwargs
 
 
 @functools.lru_cache(maxsize=1024)
@@ -328,6 +335,17 @@ def typed_arguments(function: UserFunction, arguments: Mapping[str, Any]) -> dic
                 converted[name] = types[name].convert(value, is_text=is_text)
                 break
     return converted
+
+
+def _misfit_by_position(function: Callable[..., Any], names: tuple[str, ...]) -> bool:
+    """Return True if arguments of these names are too few or too many for the parameters of a function, also if those
+    that can be passed by position only are passed so.
+    """
+    parameters = signature_of(function).parameters
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    fixed = {name: parameter for name, parameter in parameters.items() if parameter.kind not in variable}
+    required = {name for name, parameter in fixed.items() if parameter.default is parameter.empty}
+    return not required <= {*names} <= fixed.keys()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -500,7 +518,30 @@ def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType
         hint = f"write @{kind} above `def`, or pass a function"
         raise DefinitionError([Problem(f"@{kind} expects a function, not {target!r:.60}", hint=hint)])
     _require_name(target, kind, name)
-    return target if isinstance(target, FunctionType) else _function(target, kind)
+    require_one_result(_called(target), f'{kind} "{name or name_of(target)}"')
+    return target if isinstance(target, FunctionType) and not _is_dispatching(target) else _function(target, kind)
+
+
+def require_one_result(function: Any, kind_and_name: str) -> None:
+    """Raise `DefinitionError` for a generator function, since a log contains one result of a call."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        message = f"{kind_and_name} yields, and a call of it returns once"
+        raise DefinitionError([Problem(message, hint="let it return a list of what it yields")])
+
+
+def _called(target: Any) -> Any:
+    """Return the function that runs first when a callable is called: a decorator may turn what a generator yields into
+    a list.
+    """
+    target = without_partials(target)
+    if not isinstance(target, FunctionType | type) and not inspect.ismethod(target) and not inspect.isbuiltin(target):
+        target = type(target).__call__
+    return getattr(target, "__func__", target)
+
+
+def _is_dispatching(target: Any) -> bool:
+    """Return True for a function of `functools.singledispatch`, whose first argument must be passed by position."""
+    return hasattr(target, "registry") and hasattr(target, "dispatch")
 
 
 def is_callable(name: Any, kind: str) -> bool:
@@ -547,11 +588,18 @@ def _function(target: Any, kind: str) -> FunctionType:
         return await target(*args, **kwargs)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return target(*args, **kwargs)
+        if not _is_dispatching(target):
+            return target(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
+        return target(*bound.args, **bound.kwargs)
 
     # Signature and names are those of the innermost function, so that errors and schemas show the user's code.
     inner = _inner(target)
     hints = hints_of(inner)
+    if isinstance(inner, type):
+        hints |= hints_of(inner.__init__)
+        # A model gets no schema of instances that cannot be recorded.
+        hints["return"] = inner if is_recordable_type(inner) else Any
     # Annotations may be strings, which only the scope of the inner function can resolve.
     parameters = [
         each.replace(annotation=hints.get(name, each.annotation)) for name, each in signature.parameters.items()

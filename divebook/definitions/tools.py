@@ -132,12 +132,6 @@ class ToolFunction(UserFunction):
             if value is not None and not allowed.fits(value):
                 message = f"{option} of {self.kind_and_name} must be {allowed}, not {shown_number(value)}"
                 raise DefinitionError([Problem(message, key=option, hint="leave it out for the default")])
-        # A call of a tool has one result, which the log records.
-        if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
-            hint = "let it return a list of what it yields"
-            raise DefinitionError(
-                [Problem(f"{self.kind_and_name} yields, and a call of a tool returns once", hint=hint)]
-            )
         # An explicit schema names the arguments itself.
         if self.schema is None:
             self._require_names()

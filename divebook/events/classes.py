@@ -20,9 +20,12 @@ A log cannot cause an import or a call: a name in a log is only looked up among 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import reprlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from enum import Enum, Flag
 from typing import Any, ClassVar, TypeVar
@@ -36,6 +39,8 @@ MISSING = dataclasses.MISSING
 _SHOWN = 200
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 60
+_WITH_CONTENT = (str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, deque)
+"""Classes whose instances have a content besides their attributes."""
 
 # Names in logs are only looked up here. Nothing else leads from a name to a class, so a log that an attacker wrote
 # creates instances of users' classes only if this process has allowed them.
@@ -230,12 +235,35 @@ def _record_enum(name: str, value: Enum, path: str, normalize: Normalize) -> Rec
 
 
 def _record_dataclass(name: str, value: Any, path: str, normalize: Normalize) -> Recorded:
+    if isinstance(value, _WITH_CONTENT):
+        base = next(base for base in type(value).__mro__ if base in _WITH_CONTENT)
+        raise UnstorableValueError(
+            path, f"{name} is also a {base.__name__}, whose content is in no field; keep it in a field of the class"
+        )
     # A field with ``init=False`` may not be set yet.
-    fields = (entry.name for entry in dataclasses.fields(value) if hasattr(value, entry.name))
+    fields = [entry.name for entry in dataclasses.fields(value) if hasattr(value, entry.name)]
+    _require_no_more(value, fields, path)
     return Instance("dataclass", name, {key: normalize(getattr(value, key), f"{path}.{key}") for key in fields})
 
 
+def _require_no_more(value: Any, fields: Collection[str], path: str) -> None:
+    """Raise `UnstorableValueError` if an instance has an attribute that is no field, which would be lost. Attributes
+    that begin with an underscore, and values of a cached property, may be lost.
+    """
+    attributes = getattr(value, "__dict__", {})
+    if len(attributes) <= len(fields) and attributes.keys() <= {*fields}:
+        return
+    for key in attributes:
+        is_cached = isinstance(inspect.getattr_static(type(value), key, None), functools.cached_property)
+        if key not in fields and not key.startswith("_") and not is_cached:
+            name = type(value).__qualname__
+            raise UnstorableValueError(
+                f"{path}.{key}", f"it is no field of {name}, so that it would be lost; declare it"
+            )
+
+
 def _record_namedtuple(name: str, value: Any, path: str, normalize: Normalize) -> Recorded:
+    _require_no_more(value, (), path)
     return Instance(
         "namedtuple", name, {key: normalize(item, f"{path}.{key}") for key, item in value._asdict().items()}
     )

@@ -303,7 +303,10 @@ def _normalize(value: Any, path: _Path, depth: int) -> Any:
         return value if math.isfinite(value) else NonFinite(value)
     # Also reached by a list that contains itself, before Python's recursion limit is.
     if depth >= MAX_DEPTH:
-        raise UnstorableValueError(_path_text(path), f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
+        # Its whole path would be an error text of many lines.
+        raise UnstorableValueError(
+            f"{_path_text(path):.80}...", f"nested deeper than {MAX_DEPTH} levels; is it part of itself?"
+        )
     if kind is dict or kind is TaggedDict:
         return _normalize_mapping(value, path, depth)
     if kind is list:
@@ -439,6 +442,9 @@ def _scalar(value: Any, path: str) -> Any:
     back = _DECODERS[tagged[TAG]](tagged["value"])
     if isinstance(value, datetime | time) and value.tzinfo is not None and back.tzinfo is None:
         raise UnstorableValueError(path, f"{value!r} has a time zone but no offset; give it a date, or a fixed offset")
+    # `fromisoformat` reads an offset of less than a second as UTC.
+    if isinstance(value, datetime | time) and back.utcoffset() != value.utcoffset():
+        raise UnstorableValueError(path, f"{value!r} has an offset with a part of a second; give it another one")
     return back
 
 

@@ -204,3 +204,78 @@ def test_a_changed_copy_of_a_workflow_function_keeps_the_function(changed):
 def test_a_workflow_function_is_generic_also_at_run_time():
     assert WorkflowFunction[[int], str] == WorkflowFunction[[int], str, Any]
     assert WorkflowFunction[..., str, Context].__args__[1:] == (str, Context)
+
+
+def counted(n: int):
+    yield n
+
+
+async def counted_later(n: int):
+    yield n
+
+
+class Counting:
+    def __call__(self, n: int):
+        yield n
+
+    def counted(self, n: int):
+        yield n
+
+
+GENERATORS = {
+    "function": counted,
+    "async function": counted_later,
+    "object": Counting(),
+    "method": Counting().counted,
+    "partial": functools.partial(counted, n=1),
+}
+
+
+@pytest.mark.parametrize("decorator", [step, action, tool])
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_a_generator_is_refused_before_it_is_called(kind, decorator):
+    with pytest.raises(DefinitionError, match="yields, and a call of it returns once"):
+        decorator("numbers")(GENERATORS[kind])
+
+
+def test_a_decorator_may_make_a_list_of_what_a_generator_yields():
+    @functools.wraps(counted)
+    def listed(n):
+        return list(counted(n))
+
+    assert step(listed).fn(3) == [3]
+
+
+@functools.singledispatch
+def doubled(n: int) -> int:
+    return 2 * n
+
+
+def by_position(n: int, /, by: int = 1) -> int:
+    return n + by
+
+
+class Point:
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
+@pytest.mark.parametrize(("function", "expected"), [(doubled, 6), (by_position, 4)])
+def test_functions_whose_arguments_go_by_position_are_called_so(function, expected):
+    called = action("By.Position", idempotent=True)(function)
+    try:
+        flow = Workflow("w", [Step("s", action="By.Position", parameters={"n": 3}, store="result")], outputs=["result"])
+        with Environment(store="memory:", workflows=[flow], actions=[called]) as world:
+            assert world.start("w").result() == expected
+            world.add_workflow(Workflow("wrong", [Step("s", action="By.Position", parameters={"m": 3})]))
+            assert "By.Position" in world.start("wrong").wait().error
+    finally:
+        REGISTERED.pop("By.Position")
+
+
+def test_a_class_as_a_tool_has_the_parameters_of_its_constructor():
+    made = tool("point")(Point)
+    agent = Agent("a", model=ScriptedModel(["done"]), tools=[made])
+    flow = Workflow("w", [Step("s", agent="a", prompt="Go", store="result")], outputs=["result"])
+    with Environment(store="memory:", agents=[agent], workflows=[flow]) as world:
+        assert world.start("w").result() == "done"

@@ -2,9 +2,11 @@
 
 import dataclasses
 import enum
+import functools
 import importlib
 import sys
 import types
+from datetime import datetime, timedelta, timezone
 from http import HTTPStatus
 from typing import Generic, NamedTuple, TypeVar
 
@@ -353,3 +355,58 @@ def test_classes_that_have_moved_keep_their_name_in_logs(path):
         assert classes.find(classes.name_of(allow(cls))) is cls
     finally:
         classes._ALLOWED.pop(classes._STORED_NAMES[path])
+
+
+@dataclasses.dataclass
+class Loose:
+    number: int
+
+    @functools.cached_property
+    def double(self):
+        return 2 * self.number
+
+
+@dataclasses.dataclass
+class Listed(list):
+    number: int = 1
+
+
+@dataclasses.dataclass
+class Mapped(dict):
+    number: int = 1
+
+
+class Corner(NamedTuple):
+    x: int
+
+
+class Marked(Corner):
+    """Has attributes of its own."""
+
+
+def test_an_instance_with_more_than_its_fields_is_refused():
+    allow(Loose, Listed, Mapped, Marked)
+    loose, marked = Loose(1), Marked(1)
+    loose.note = marked.note = "lost"
+    for value, text in [
+        (loose, r"value.note: it is no field of Loose, so that it would be lost"),
+        (marked, r"value.note: it is no field of Marked"),
+        (Listed(2), "is also a list, whose content is in no field"),
+        (Mapped(2), "is also a dict, whose content is in no field"),
+    ]:
+        with pytest.raises(UnstorableValueError, match=text):
+            normalize(value)
+
+
+def test_cached_properties_and_private_attributes_of_an_instance_need_not_be_recorded():
+    allow(Loose)
+    loose = Loose(3)
+    assert loose.double == 6
+    loose._memo = object()
+    assert vars(back(loose)) == {"number": 3}
+
+
+def test_an_offset_that_iso_text_cannot_tell_is_refused():
+    zone = timezone(timedelta(microseconds=1))
+    with pytest.raises(UnstorableValueError, match="an offset with a part of a second"):
+        normalize(datetime(2026, 1, 1, tzinfo=zone))
