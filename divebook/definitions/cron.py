@@ -14,8 +14,20 @@ from divebook.text.format import plural
 
 FIELDS = 5
 """Number of fields of a cron expression: minute, hour, day of month, month, day of week."""
-PATTERN = r"^\s*(@\w+|\S+(\s+\S+){4})\s*$"
-"""Regular expression of the texts that have five fields, or are an alias such as ``@daily``."""
+_MINUTE = "[0-5]?[0-9]"
+_HOUR = "([01]?[0-9]|2[0-3])"
+
+
+def _list_of(number: str) -> str:
+    """Return the regular expression of a field: numbers, ranges or all, each perhaps with a step."""
+    item = rf"([*?]|{number}(-{number})?)(/[0-9]+)?"
+    return f"{item}(,{item})*"
+
+
+PATTERN = rf"^\s*(@\w+|{_list_of(_MINUTE)}\s+{_list_of(_HOUR)}(\s+\S+){{3}})\s*$"
+"""Regular expression of the texts that have five fields, of which minute and hour are in their ranges, or are an alias
+such as ``@daily``.
+"""
 _FIRST = datetime(2000, 1, 1)  # noqa: DTZ001 - a time of a wall clock
 """Time from which the check of an expression searches a due time. Any day serves, because the calendar repeats."""
 

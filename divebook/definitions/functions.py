@@ -597,7 +597,7 @@ def _function(target: Any, kind: str) -> FunctionType:
     inner = _inner(target)
     hints = hints_of(inner)
     if isinstance(inner, type):
-        hints |= hints_of(inner.__init__)
+        hints |= hints_of(inspect.getattr_static(inner, "__init__"))
         # A model gets no schema of instances that cannot be recorded.
         hints["return"] = inner if is_recordable_type(inner) else Any
     # Annotations may be strings, which only the scope of the inner function can resolve.

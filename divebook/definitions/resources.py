@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from divebook import plugins
 from divebook.definitions import table
@@ -25,6 +25,9 @@ from divebook.errors import DefinitionError, Problem, did_you_mean
 from divebook.events.event import to_microseconds
 from divebook.text import ranges
 from divebook.text.format import parse_size
+
+if TYPE_CHECKING:
+    from divebook.text.arguments import DurationLike
 
 DEFAULT_RESPONSE_TIMEOUT = 600.0
 DEFAULT_TOOL_ITERATIONS = 16
@@ -134,7 +137,7 @@ class AgentDefinition(Definition):
             "How long its model's responses are used again, in any run, for the same request: `7d`.",
             kind=table.Anything(),
             extension=True,
-            example="true",
+            example="7d",
         ),
     ] = None
     script: Annotated[
@@ -203,7 +206,7 @@ class ModelSettings(Definition):
         Mapping[str, Any] | None,
         Key(
             "Which tool it must call first: `{type: tool, name: search}`, or type `any`, `auto` or `none`.",
-            example="{Mode: auto}",
+            example="{type: auto}",
         ),
     ] = None
     parallel_tool_calls: Annotated[bool | None, Key("Whether it may call several tools at once.")] = None
@@ -556,6 +559,30 @@ class WorkspaceDefinition(Definition):
             example="1.5",
         ),
     ] = None
+
+    if TYPE_CHECKING:  # more types than those of the fields: they are converted
+
+        def __init__(
+            self,
+            name: str,
+            description: str = "",
+            kind: str = LOCAL,
+            folder: str | None = None,
+            *,
+            in_place: bool = False,
+            shell: bool = True,
+            timeout: DurationLike = COMMAND_TIMEOUT,
+            environ: Mapping[str, str] = ...,
+            secrets: Mapping[str, str] = ...,
+            exclude: list[str] | tuple[str, ...] = (),
+            snapshots: bool = True,
+            python: str | None = None,
+            packages: list[str] | tuple[str, ...] = (),
+            image: str | None = None,
+            hosts: list[str] | tuple[str, ...] = (),
+            memory: str | None = None,
+            processors: float | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         # Each check raises the first error, in the order in which the fields are written.

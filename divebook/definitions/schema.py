@@ -8,8 +8,9 @@ reference of keys (``divebook keys``), help on a single key, and the page ``note
 from __future__ import annotations
 
 import json
+import keyword
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,6 +58,7 @@ from divebook.definitions.step import (
 )
 from divebook.definitions.stored_form import defaults
 from divebook.definitions.table import (
+    INPUT_TYPES,
     INVALID,
     Flag,
     Key,
@@ -69,10 +71,12 @@ from divebook.definitions.table import (
     or_null,
     snake_case,
 )
-from divebook.errors import BoundsError, DefinitionError, NotFoundError, Place, Problem, Severity
+from divebook.errors import BoundsError, DefinitionError, NotFoundError, Place, Problem, SetupError, Severity
 from divebook.questions import bounds
 from divebook.questions.bounds import Bounds, agent_bounds
 from divebook.questions.question import DEFINABLE
+from divebook.text.arguments import plain_seconds
+from divebook.text.ranges import SOME_SECONDS
 
 # --- functions that create definitions from parsed mappings -----------------------------------------------------------
 
@@ -234,6 +238,26 @@ def _is_consequence(problem: Problem, place: Place, reading: Reading) -> bool:
     return in_broken_step and problem.place[2:3] not in (("Next",), ("Name",))
 
 
+def input_definition(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create the definition of an input from its parsed keys. In the strict dialect, a default of another type than the
+    input is a problem.
+    """
+    values = parsed.values
+    if "name" not in values:  # reported already
+        return INVALID
+    types = INPUT_TYPES.get((values.get("type") or "").lower())
+    default = values.get("default")
+    # A boolean is an integer in Python.
+    is_wrong = not isinstance(default, types or object) or (
+        isinstance(default, bool) and bool not in (types or (bool,))
+    )
+    if reading.strict and default is not None and is_wrong:
+        message = f"Default of input {values['name']!r} must be of type {values['type']}, not {default!r:.60}"
+        place = (*parsed.place, "Default")
+        reading.add_located([Problem(message, key="Default", hint="change the Default or the Type", place=place)])
+    return InputDefinition(**values)
+
+
 def agent(parsed: ParsedMapping, reading: Reading) -> Any:
     """Create the definition of an agent from its parsed keys. A missing name is a problem; in the dialect ``dive`` the
     name is then ``agent-`` with the agent's number in the list.
@@ -245,6 +269,8 @@ def agent(parsed: ParsedMapping, reading: Reading) -> Any:
         values["name"] = f"agent-{_number(parsed.place)}"
     _bounds(values, parsed, reading, agent_bounds)
     _check_provider(values.get("provider"), (*parsed.place, "Provider"), reading)
+    if reading.strict:
+        _check_values_of_agent(values, parsed.place, reading)
     # In the legacy dialect 0 stands for the default. Here it is refused, because no request is answered in no time.
     if values.get("response_timeout") == 0:
         del values["response_timeout"]
@@ -252,6 +278,35 @@ def agent(parsed: ParsedMapping, reading: Reading) -> Any:
     if not reading.strict and values.get("tool_iteration_limit", 1) <= 0:
         del values["tool_iteration_limit"]
     return AgentDefinition(**values, dialect=reading.dialect)
+
+
+def _check_values_of_agent(values: Mapping[str, Any], place: Place, reading: Reading) -> None:
+    """Add a problem to `reading` for each value of an agent that any environment would refuse."""
+    cache, key, script = values.get("cache"), values.get("api_key"), values.get("script")
+    problems = []
+    if cache is not None and not _is_lifetime(cache):
+        problems.append(Problem(f"Cache is a time such as 7d or 12h, not {cache!r:.60}", key="Cache", hint="write 7d"))
+    if key and re.fullmatch(KEY_PATTERN, key) is None:
+        message = "ApiKey is a key itself, which definitions and logs would hold"
+        problems.append(Problem(message, key="ApiKey", hint="write env://NAME or file://PATH"))
+    if script is not None and not (isinstance(script, str | list) or (isinstance(script, dict) and "turns" in script)):
+        hint = "write a list of replies, {turns: [[...]]}, or the path of a file"
+        problems.append(Problem(f"Script cannot be {script!r:.60}", key="Script", hint=hint))
+    reading.add_located([replace(problem, place=(*place, problem.key or "")) for problem in problems])
+
+
+def _is_lifetime(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return False
+    try:
+        seconds = plain_seconds(value)
+    except (SetupError, DefinitionError, ValueError):
+        return False
+    return isinstance(seconds, int | float) and SOME_SECONDS.fits(seconds)
+
+
+KEY_PATTERN = r"^([A-Za-z]+ )?(env|file)://.+"
+"""Pattern of the reference to the key of a provider (`divebook.documents.policy.is_reference`)."""
 
 
 def _number(place: Place) -> int:
@@ -329,6 +384,8 @@ def pipeline(parsed: ParsedMapping, reading: Reading) -> Any:
     """Create the definition of a pipeline from its parsed keys. If it is not valid, add the problems of all its parts
     to `reading` and return `INVALID`.
     """
+    if parsed.is_sound and not parsed.values.get("agents"):
+        reading.add("a pipeline needs Stages", parsed.node.start, parsed.place, key="Stages", hint="add Stages")
     if not parsed.is_sound:
         return INVALID
     try:
@@ -389,7 +446,7 @@ STEP = Table(
         "Var": "write Store",
     },
 )
-INPUT = Table("input", InputDefinition, example="{Name: topic}")
+INPUT = Table("input", InputDefinition, input_definition, example="{Name: topic}")
 OUTPUT = Table("output", OutputDefinition, output, example="{Name: report}")
 TRIGGER = Table("trigger", TriggerDefinition, trigger)
 WORKFLOW = Table(
@@ -681,6 +738,19 @@ _NAME_PATTERN = r"^(?![0-9])[^\s!-/:-@\[-^`{-~]*$"
 """Pattern of the names of variables, for editors. It accepts keywords and some more, which the reader refuses."""
 
 
+_DEFAULTS_OF_TYPES: Mapping[str, Sequence[str]] = {
+    "[sS][tT][rR]([iI][nN][gG])?|[tT][eE][xX][tT]": ["string"],
+    "[iI][nN][tT]([eE][gG][eE][rR])?": ["integer"],
+    "[fF][lL][oO][aA][tT]|[nN][uU][mM][bB][eE][rR]": ["number"],
+    "[bB][oO][oO][lL]([eE][aA][nN])?": ["boolean"],
+    "[lL][iI][sS][tT]|[aA][rR][rR][aA][yY]": ["array"],
+    "[mM][aA][pP]|[dD][iI][cC][tT]|[oO][bB][jJ][eE][cC][tT]": ["object"],
+}
+"""Types of JSON of a default, by a pattern of the names of the type of the input."""
+JSON_TYPES = ("null", "boolean", "object", "array", "number", "integer", "string")
+MEMORY_PATTERN = r"^([0-9]+\.?|(?=\.[0-9])\.)[0-9]*([eE][+-]?[0-9]{1,2})?[kmgtKMGT]?[bB]?$"
+
+
 def _shared(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     """Return a reference to a part of the rules, which the schema of definition files has once."""
     _SHARED[name] = schema
@@ -732,8 +802,36 @@ def _text(pattern: str) -> dict[str, Any]:
 
 def _rules() -> Iterator[tuple[Table, dict[str, Any]]]:
     yield WORKFLOW, _present(WORKFLOW, "Steps")
-    for table in (AGENT, STEP):
-        yield table, _limited(table, "Output", {"type": ["object", "string", "null"]})
+    json_type = {"enum": [*JSON_TYPES]}
+    typed = {"properties": {"type": {"anyOf": [json_type, {"type": "array", "items": json_type}]}}}
+    for table, key in ((AGENT, "Output"), (STEP, "Output"), (ASK, "Schema")):
+        yield table, _limited(table, key, {"type": ["object", "string", "null"], "minLength": 1, **typed})
+    for table in (WORKFLOW, STEP):
+        yield table, _limited(table, "Name", {"not": {"const": ""}})
+    for name, fitting in _DEFAULTS_OF_TYPES.items():
+        is_typed = _is(INPUT, "Type", {"type": "string", "pattern": f"^({name})$"})
+        yield INPUT, {"if": is_typed, "then": _limited(INPUT, "Default", {"type": [*fitting, "null"]})}
+    yield AGENT, _limited(AGENT, "ApiKey", {"anyOf": [_EMPTY_PART, {"type": "string", "pattern": KEY_PATTERN}]})
+    lifetime = [
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": "string", "pattern": "^\\s*[0-9.]+\\s*[a-zA-Z]"},
+        {"type": "null"},
+    ]
+    yield AGENT, _limited(AGENT, "Cache", {"anyOf": lifetime})
+    yield (
+        AGENT,
+        _limited(
+            AGENT,
+            "Script",
+            {"type": ["array", "string", "object", "null"], "if": {"type": "object"}, "then": {"required": ["turns"]}},
+        ),
+    )
+    yield PIPELINE, _present(PIPELINE, "Stages")
+    tool_choice = {"properties": {"type": {"enum": ["auto", "any", "none", "tool"]}}}
+    yield MODEL_SETTINGS, _limited(MODEL_SETTINGS, "ToolChoice", tool_choice)
+    # Plugins have names of their own, but no capital letters, and none of these words for other keys.
+    confused = {"anyOf": [{"enum": ["agent", "ask", "each", "loop", "question", "signal"]}, {"type": "number"}]}
+    yield STEP, _limited(STEP, "Type", {"not": confused, "pattern": "^[^A-Z]*$"})
     yield MCP_SERVER, _present(MCP_SERVER, "Type")
     yield MCP_SERVER, _limited(MCP_SERVER, "Type", {"enum": ["stdio", "http"]})
     for server_type, key in (("stdio", "Command"), ("http", "URL")):
@@ -746,6 +844,7 @@ def _rules() -> Iterator[tuple[Table, dict[str, Any]]]:
     yield ASK, _limited(ASK, "Kind", {"enum": [None, *DEFINABLE]})
     has_default = _is(ASK, "Default", {"not": {"type": "null"}})
     yield ASK, {"if": has_default, "then": _present(ASK, "ExpiresIn")}
+    yield EACH, {"oneOf": [_is(EACH, "Items", {"not": {"type": "null"}}), _has(EACH, "Rows")]}
     yield EACH, _limited(EACH, "Items", {"type": ["array", "string", "null"], "pattern": r"\$[({]"})
     yield EACH, _limited(EACH, "Rows", {"type": ["string", "null"], "pattern": r"\$\("})
     yield (
@@ -754,7 +853,7 @@ def _rules() -> Iterator[tuple[Table, dict[str, Any]]]:
     )
     yield APPROVAL_RULE, {"minProperties": 1}
     for table, key in ((STEP, "Store"), (CATCH, "Store"), (EACH, "As"), (INPUT, "Name")):
-        yield table, _limited(table, key, _text(_NAME_PATTERN))
+        yield table, _limited(table, key, {**_text(_NAME_PATTERN), "not": _shared("keyword", {"enum": keyword.kwlist})})
     for table, key in ((AGENT, "Provider"), (CONFIG, "DefaultProvider")):
         yield table, _limited(table, key, _text(f"^{PROVIDER_NAME.pattern}$"))
     yield from _rules_of_schedules()
@@ -766,9 +865,14 @@ def _rules_of_schedules() -> Iterator[tuple[Table, dict[str, Any]]]:
     needed = {"allOf": [_present(SCHEDULE, "Cron"), _present(SCHEDULE, "Workflow")]}
     yield SCHEDULE, {"if": {"not": _is(SCHEDULE, "Enabled", value=False)}, "then": needed}
     yield SCHEDULE, _limited(SCHEDULE, "Cron", _text(cron.PATTERN))
+    yield SCHEDULE, _limited(SCHEDULE, "Zone", _text("^[A-Za-z]"))
 
 
 def _rules_of_workspaces() -> Iterator[tuple[Table, dict[str, Any]]]:
+    yield (
+        WORKSPACE,
+        _limited(WORKSPACE, "Memory", {"anyOf": [_EMPTY_PART, {"type": "number"}, {"pattern": MEMORY_PATTERN}]}),
+    )
     yield WORKSPACE, _limited(WORKSPACE, "Name", {"pattern": f"^{WORKSPACE_NAME.pattern}$"})
     for field, kind in OF_KINDS.items():
         key = field.capitalize()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 from divebook.definitions import table
 from divebook.definitions.resources import ALLOW, ASK, CONFIRMATION_MODES, ApprovalRule, Approvals
@@ -15,6 +15,9 @@ from divebook.definitions.stored_form import Definition, require_text, require_w
 from divebook.definitions.table import Key, require_numbers
 from divebook.errors import DefinitionError, Problem
 from divebook.text.ranges import SOME_SECONDS
+
+if TYPE_CHECKING:
+    from divebook.text.arguments import DurationLike
 
 # --- tool servers: the interface of an MCP server ---------------------------------------------------------------------
 #
@@ -312,10 +315,34 @@ class MCPServerDefinition(Definition):
         ),
     ] = False
 
+    if TYPE_CHECKING:  # more types than those of the fields: they are converted
+
+        def __init__(
+            self,
+            name: str,
+            type: str = "",
+            command: str | None = None,
+            url: str | None = None,
+            args: list[str] | tuple[str, ...] = (),
+            *,
+            env: Mapping[str, str] = ...,
+            authorization_token: str | None = None,
+            headers: Mapping[str, str] = ...,
+            oauth: OAuthDefinition | None = None,
+            tool_configuration: ToolConfigurationDefinition | None = None,
+            timeout: DurationLike = CALL_TIMEOUT,
+            trusted: bool = False,
+            sampling: str | None = None,
+            asks_within_calls: bool = False,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         require_numbers(self)
         require_whole_characters(self)
         require_text(self.name, "the name of an MCP server", 'write MCPServerDefinition("files", command="...")')
+        args: object = self.args  # the type hint does not bind callers
+        if isinstance(args, str):  # each letter would become an argument
+            raise _refused(f"args of mcp server {self.name!r} is one text: {args!r}", "Args", f"write args=[{args!r}]")
         if "*" in self.name:  # approval rules contain the name, in which ``*`` would match any characters
             message = f"{self.name!r} cannot be the name of an mcp server: what is said of it would hold for others"
             raise _refused(message, "Name", "leave out the *")

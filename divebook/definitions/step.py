@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from divebook.definitions import table
 from divebook.definitions.answer_types import declared_answer
@@ -85,6 +85,19 @@ class Retry(Definition):
         ),
     ] = ()
 
+    if TYPE_CHECKING:  # more types than those of the fields: they are converted
+
+        def __init__(
+            self,
+            attempts: int = 3,
+            seconds: DurationLike = 1.0,
+            factor: float = 2.0,
+            max_seconds: DurationLike = 60.0,
+            jitter: float = 0.1,
+            *,
+            errors: list[str] | tuple[str, ...] = (),
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         self._put(errors=_sequence(self.errors, "errors", 'errors=["TimeoutError"]'))
         require_numbers(self)
@@ -120,6 +133,15 @@ class Catch(Definition):
     store: Annotated[
         str | None, Key("The variable that takes the error: its type, message, step and attempts.", example="failure")
     ] = None
+
+    if TYPE_CHECKING:  # more types than those of the fields: they are converted
+
+        def __init__(
+            self,
+            step: str,
+            errors: list[str] | tuple[str, ...] = (),
+            store: str | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
@@ -222,6 +244,22 @@ class Ask(Definition):
     default: Annotated[Any, Key("The answer after that time.", example="false")] = None
     has_default: bool = False
     optional: Annotated[bool | None, Key("Whether the person may leave it unanswered.")] = None
+
+    if TYPE_CHECKING:  # more types than those of the fields: they are converted
+
+        def __init__(
+            self,
+            question: str,
+            kind: str = "clarification",
+            message: str | None = None,
+            *,
+            data: Mapping[str, Any] = ...,
+            schema: Mapping[str, Any] | None = None,
+            expires_in: DurationLike | None = None,
+            default: Any = None,
+            has_default: bool = False,
+            optional: bool | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         # Copies as plain JSON: a definition must not change with the caller's objects.

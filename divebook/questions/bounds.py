@@ -330,7 +330,11 @@ _SCHEMAS: Final[Mapping[Callable[[str, Any], Any], Mapping[str, Any]]] = {
     _read_positive: COUNT.json_schema(),
     _read_seconds: {"anyOf": [SECONDS.json_schema(), {"type": "string", "pattern": DURATION_PATTERN}]},
     _read_cost: {"anyOf": [{"type": "number", "minimum": 0, "maximum": MOST_DOLLARS}, _COST_IN_TEXT]},
-    _read_edges: {"type": "object", "additionalProperties": COUNT_OR_ZERO.json_schema()},
+    _read_edges: {
+        "type": "object",
+        "propertyNames": {"pattern": "\\S\\s*->\\s*\\S"},
+        "additionalProperties": COUNT_OR_ZERO.json_schema(),
+    },
     _read_policy: {"enum": [ASK, FAIL]},
 }
 """JSON schema of the values that each reader accepts."""

@@ -1,5 +1,8 @@
 """Workflows and steps written in Python, and their way into the log and back."""
 
+import ast
+import dataclasses
+import inspect
 import json
 import re
 import subprocess
@@ -8,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from divebook.definitions import resources, servers
 from divebook.definitions.definition import Definitions, InputDefinition, OutputDefinition, Workflow
 from divebook.definitions.reader import read_workflow, with_keys
 from divebook.definitions.servers import MCPServerDefinition, OAuthDefinition
@@ -375,3 +379,22 @@ def test_a_mapping_in_place_of_a_definition_is_read_strictly(given, message):
     with pytest.raises(DefinitionError) as caught:
         Step("a", **given)
     assert message in str(caught.value)
+
+
+def test_constructors_for_type_checkers_have_the_fields_of_their_class():
+    """Some constructors take more types than the fields have, which a dataclass cannot say."""
+    found = {}
+    for module in (sys.modules["divebook.definitions.step"], resources, servers):
+        for node in ast.parse(inspect.getsource(module)).body:
+            for part in node.body if isinstance(node, ast.ClassDef) else ():
+                if isinstance(part, ast.If) and ast.unparse(part.test) == "TYPE_CHECKING":
+                    arguments = part.body[0].args
+                    found[node.name] = [each.arg for each in (*arguments.args[1:], *arguments.kwonlyargs)]
+                    declared = [entry.name for entry in dataclasses.fields(getattr(module, node.name)) if entry.init]
+                    assert found[node.name] == declared, node.name
+    assert found.keys() == {"Ask", "Catch", "MCPServerDefinition", "Retry", "WorkspaceDefinition"}
+
+
+def test_a_text_is_not_taken_for_a_list_of_arguments():
+    with pytest.raises(DefinitionError, match="args of mcp server 'git' is one text"):
+        servers.MCPServerDefinition("git", "stdio", command="uvx", args="mcp-server-git")

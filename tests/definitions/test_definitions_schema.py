@@ -215,7 +215,57 @@ MISTAKES = [
     "Workspaces: [{Name: w, Type: dokcer}]",
     "Workspaces: [{Name: w, Image: [x]}]",
     "Approvals: [{Tool: x, Action: perhaps}]",
+    "Workflows: [{Name: w, Inputs: [{Name: n, Type: int, Default: x}], Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Inputs: [{Name: n, Type: Integer, Default: 1.5}], Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Inputs: [{Name: n, Type: bool, Default: 3}], Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Inputs: [{Name: n, Type: float, Default: true}], Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Inputs: [{Name: n, Type: list, Default: x}], Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Inputs: [{Name: n, Type: string, Default: [a]}], Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Inputs: [{Name: class}], Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: '', Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Bounds: {Edges: {a: 1}}, Steps: [{Name: s, Script: 1}]}]",
+    STEP.format("Script: 1, Store: class"),
+    STEP.format("Script: 1, Each: {As: x}"),
+    STEP.format("Action: a, Each: {Items: [1], Rows: $(inputs.f)}"),
+    STEP.format("Type: ask, Script: 1"),
+    STEP.format("Type: Prompt, Prompt: a"),
+    STEP.format("Type: 5, Prompt: a"),
+    STEP.format("Prompt: a, Output: {type: objct}"),
+    STEP.format("Ask: {Question: a, Schema: {type: integr}}"),
+    AGENT.format("Cache: forever"),
+    AGENT.format("Cache: true"),
+    AGENT.format("Cache: -5"),
+    AGENT.format("Script: 5"),
+    AGENT.format("Script: {replies: []}"),
+    AGENT.format("ApiKey: sk-123"),
+    AGENT.format("ModelSettings: {ToolChoice: {type: sometimes}}"),
+    "Schedules: [{Name: n, Workflow: w, Cron: '61 * * * *'}]",
+    "Schedules: [{Name: n, Workflow: w, Cron: '0 25 * * *'}]",
+    "Schedules: [{Name: n, Workflow: w, Cron: '0 3 * * *', Zone: 5}]",
+    "Workspaces: [{Name: w, Kind: docker, Image: x, Memory: 5x}]",
+    "Pipelines: [{Name: p}]",
+    "Pipelines: [{Name: p, Stages: []}]",
 ]
+RIGHT = [
+    "Workflows: [{Name: w, Inputs: [{Name: n, Type: Float, Default: 1}], Steps: [{Name: s, Script: '1'}]}]",
+    "Workflows: [{Name: w, Inputs: [{Name: n, Type: text, Default: '5'}], Steps: [{Name: s, Script: '1'}]}]",
+    "Workflows: [{Name: w, Inputs: [{Name: n, Type: map, Default: {a: 1}}], Steps: [{Name: s, Script: '1'}]}]",
+    "Workflows: [{Name: w, Inputs: [{Name: n, Type: bool, Default: null}], Steps: [{Name: s, Script: '1'}]}]",
+    "Workflows: [{Name: w, Bounds: {Edges: {'a -> b': 1}}, Steps: [{Name: s, Script: '1'}]}]",
+    STEP.format("Script: '1', Each: {Items: [], As: x}"),
+    STEP.format("Prompt: a, Output: {type: [object, 'null']}"),
+    AGENT.format("Cache: 7d, Script: {turns: [[a]]}, ApiKey: 'env://KEY'"),
+    AGENT.format("Cache: 60, ApiKey: 'Bearer env://KEY'"),
+    "Schedules: [{Name: n, Workflow: w, Cron: '5-50/10,59 0,23 l * sat', Zone: Etc/GMT+1}]",
+    "Schedules: [{Name: n, Workflow: w, Cron: '*/5 9-17/2 1 jan mon-fri'}]",
+    "Workspaces: [{Name: w, Kind: docker, Image: x, Memory: 1.5GB}]",
+]
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_what_is_nearly_a_mistake_is_accepted_by_both(text):
+    read_definitions(text)
+    assert faults(data_of(text)) == []
 
 
 @pytest.mark.parametrize("text", MISTAKES)
@@ -244,3 +294,33 @@ def test_the_file_in_the_package_is_current_and_printed():
 def test_a_key_of_another_type_of_step_is_the_place_of_the_error(keys, place):
     (fault,) = faults(data_of(STEP.format(keys)))
     assert fault.startswith(f"['Workflows', 0, 'Steps', 0, '{place}']")
+
+
+def test_the_reader_accepts_the_example_of_every_key():
+    """An example on the page of all keys works as it is written. Those of other kinds depend on keys beside them, or
+    name other parts.
+    """
+    from tests.definitions.test_schema_agrees import PARTS as KINDS
+    from tests.definitions.test_schema_agrees import changed, is_read
+
+    refused = []
+    kinds = [
+        "agent",
+        "ModelSettings",
+        "input",
+        "output",
+        "tool",
+        "document",
+        "schedule",
+        "Retry",
+        "MCP server",
+        "Config",
+    ]
+    for kind in (*kinds, "workflow", "approval rule", "provider", "OAuth", "TokenStore", "ToolConfiguration"):
+        text, place = KINDS[kind]
+        for key in TABLES[kind].keys:
+            if key.example and not key.ignored:
+                data = changed(data_of(text), place, key.name, value_typed(key.example))
+                if not is_read(data):
+                    refused.append(f"{kind}.{key.name}")
+    assert refused == []

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from divebook import (
     Agent,
+    Ask,
     Bounds,
     Context,
     Environment,
@@ -17,6 +18,8 @@ from divebook import (
     tool,
     workflow,
 )
+from divebook import map as map_rows
+from divebook.definitions import MCPServerDefinition, WorkspaceDefinition
 from divebook.testing import Context as TestContext
 
 
@@ -129,3 +132,33 @@ def program(environment: Environment) -> None:
     allow("Verdict")  # error
     verification: bool = run.verify()  # error
     print(result, other, plain, verification, verdicts, run.verfy())  # error
+
+
+def more(environment: Environment, frame: list[dict[str, str]]) -> None:
+    result: str = environment.run(child, {"n": 1}).result()  # error
+    pending: str = environment.create(child, {"n": 1}).result()  # error
+    fork: Run[str] = environment.start(child, {"n": 1}).fork()  # error
+    again: str = environment.start(child, {"n": 1}).again().result()  # error
+    Environment(agents=["writer"])  # error
+    Environment(actions=["Mail.Send"])  # error
+    environment.add_agent("writer")  # error
+    rows = map_rows(frame, length, prompt="Good?")  # error
+    map_rows(frame, writer)  # error
+    map_rows("rows.csv", length)  # error
+    map_rows(frame, length, paralel=2)  # error
+    count: str = map_rows(frame, length).done  # error
+    Retry(errors="TimeoutError")  # error
+    Retry(seconds=["1 min"])  # error
+    Ask("Go?", expires_in=[3])  # error
+    WorkspaceDefinition("app", packages="pytest")  # error
+    MCPServerDefinition("git", "stdio", command="uvx", args="mcp-server-git")  # error
+    print(result, pending, fork, again, rows, count)
+
+
+@workflow
+async def gathers(ctx: Context) -> None:
+    one, two = await ctx.gather(length("a"), doubled(1), return_exceptions=True)
+    number: int = one  # error
+    five = await ctx.gather(length("a"), doubled(1), doubled(1), doubled(1), ctx.confirm("Sure?"))
+    text: str = five[4]  # error
+    print(number, two, text)
