@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NoReturn, TypeAlias
 
 import typer
 
@@ -226,14 +226,19 @@ def _run(command: Command, values: dict[str, Any]) -> None:
     except ParameterError as error:
         raise typer.BadParameter(f"it {error.problem}", param_hint=error.parameter.usage.partition(" ")[0]) from error
     if isinstance(result, Interrupted) and result.resumes:
-        from divebook.cli.run import recover_each
-
-        code = recover_each(result, quiet=prints_json)
-        if prints_json:
-            show(command, result, values, prints_json=True)
-        raise typer.Exit(code)
+        _recover(command, result, values, prints_json=prints_json)
     show(command, result, values, prints_json=prints_json)
     raise typer.Exit(command.exit_code(result))
+
+
+def _recover(command: Command, interrupted: Interrupted, values: Mapping[str, Any], *, prints_json: bool) -> NoReturn:
+    """Resume interrupted runs, print the status of each, and exit with the worst exit code."""
+    from divebook.cli.run import recover_each
+
+    code = recover_each(interrupted, quiet=prints_json)
+    if prints_json:
+        show(command, interrupted, values, prints_json=True)
+    raise typer.Exit(code)
 
 
 def _join_words(command: Command, values: dict[str, Any]) -> None:

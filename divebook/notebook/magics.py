@@ -224,7 +224,7 @@ class DiveMagics(Magics):
         `keeps_data` false, the notebook does not contain the data for a replay of the run; with None, the settings
         decide.
         """
-        run.keeps_data = keeps_data
+        run.internals.options.keeps_data = keeps_data
         self._session.last = run
         if name and self.shell is not None:
             self.shell.user_ns[name] = run

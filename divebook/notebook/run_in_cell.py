@@ -113,7 +113,7 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
     if run.status not in (FAILED, CANCELLED) or arguments.has("no-check"):
         # A run that had completed before has no live view in this cell. It is shown all the same: a cell that assigns
         # the run to a variable has no value, and would be empty.
-        if front_end.shows_widgets and run.shown_in != front_end.count:
+        if front_end.shows_widgets and run.internals.options.shown_in != front_end.count:
             _show(run, front_end)
         return run
     from divebook.notebook.cells import error_lines, show_as
