@@ -247,7 +247,7 @@ def _record_dataclass(name: str, value: Any, path: str, normalize: Normalize) ->
 
 
 def _require_no_more(value: Any, fields: Collection[str], path: str) -> None:
-    """Raise `UnstorableValueError` if an instance has an attribute that is no field, which would be lost. Attributes
+    """Raise `UnstorableValueError` if an instance has attributes besides its fields, which would be lost. Attributes
     that begin with an underscore, and values of a cached property, may be lost.
     """
     attributes = getattr(value, "__dict__", {})
