@@ -486,11 +486,12 @@ class Control:
                 # A driver that died has left its lease, perhaps before it did what it had recorded (`give_up`).
                 was_left = new_lease.was_left and not state.is_over and state.paused is None
                 unread = self.store.inbox(driver.id, state.taken) if new_lease.unread is None else new_lease.unread
-                if was_left or self._can_continue(state, unread, child, again=again):
+                # A person who resumes the parent is asked again as well.
+                parent = None if child is None else self._registry.present(child.parent)
+                resumed_at = None if parent is None else parent.resumed_at
+                is_resumed = resumed_at is not None
+                if was_left or self._can_continue(state, unread, child, again=again, is_resumed=is_resumed):
                     resumption = None if child is None else child.resumed(driver.workflow, state)
-                    # A person who resumes the parent is asked again as well.
-                    parent = None if child is None else self._registry.present(child.parent)
-                    resumed_at = None if parent is None else parent.resumed_at
                     self._drive(driver, replace(new_lease, unread=unread), resumption, resumed_at=resumed_at)
                 else:
                     # Another process has read the message meanwhile.
@@ -573,7 +574,7 @@ class Control:
         return ENGINE.session(self.store)
 
     def _can_continue(
-        self, state: ExecutionState, unread: Sequence[Message], child: Child | None, *, again: bool
+        self, state: ExecutionState, unread: Sequence[Message], child: Child | None, *, again: bool, is_resumed: bool
     ) -> bool:
         if state.is_over:
             # If another process has ended the parent, the parent must resume nothing, even if this process has not
@@ -581,6 +582,9 @@ class Control:
             return again and not state.is_final and not (child is not None and self._is_ended(child.parent))
         # An undriven execution that does not wait was left in the middle of its work, for example by a dead process.
         if state.status != WAITING or facts_of(state, unread):
+            return True
+        # A person has resumed its parent. It does the same for the executions below it, whose time may have come.
+        if is_resumed and state.paused is None and running_children(state):
             return True
         due = state.wake_at
         return due is not None and due <= self.clock.now()

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -396,14 +397,18 @@ def test_a_question_that_expires_while_no_process_drives_its_run_is_asked_again_
         assert run.verify()
 
 
-PARENT = Workflow("parent", [Step("below", workflow="plain", store="below")])
+def above(name, levels):
+    """Return workflows of which each runs the next, the last one the workflow with this name."""
+    names = [*(f"level {level}" for level in range(levels)), name]
+    return [Workflow(one, [Step("below", workflow=below, store="below")]) for one, below in pairwise(names)]
 
 
-def test_one_resumption_of_a_parent_asks_the_expired_question_of_its_child_again(tmp_path):
+@pytest.mark.parametrize("levels", [1, 2, 4])
+def test_one_resumption_of_an_ancestor_asks_the_expired_question_below_it_again(levels, tmp_path):
     clock = Watch()
-    flows = [PARENT, ASKING_STEP]
+    flows = [*above("plain", levels), ASKING_STEP]
     with Environment(store=str(tmp_path / "runs.db"), workflows=flows, clock=clock) as world:
-        run = world.start("parent").wait(20)
+        run = world.start("level 0").wait(20)
         assert len(world.inbox()) == 1
     clock.at += HOUR
     with Environment(store=str(tmp_path / "runs.db"), workflows=flows, clock=clock) as world:
@@ -421,8 +426,20 @@ def test_one_resumption_of_a_parent_asks_the_expired_question_of_its_child_again
         ((child_id, question),) = world.inbox()
         world.run_of(child_id).answer(question.id, "ann")
         assert becomes(lambda: run.refresh().status == "completed")
-        assert run.verify()
-        assert world.run_of(child_id).verify()
+        assert all(world.run_of(record.execution_id).verify() for record in world.store.records())
+
+
+@pytest.mark.parametrize("levels", [1, 2, 4])
+def test_one_resumption_of_an_ancestor_takes_the_default_of_a_question_below_it(levels, tmp_path):
+    clock = Watch()
+    ask = {"question": "Who?", "expires_in": "1h", "default": "ann"}
+    flows = [*above("asks", levels), Workflow("asks", [Step("ask", ask=ask, store="who")])]
+    with Environment(store=str(tmp_path / "runs.db"), workflows=flows, clock=clock) as world:
+        run = world.start("level 0").wait(20)
+    clock.at += HOUR
+    with Environment(store=str(tmp_path / "runs.db"), workflows=flows, clock=clock) as world:
+        run = world.run_of(run.id).resume()
+        assert becomes(lambda: run.refresh().status == "completed")
 
 
 @workflow
