@@ -547,7 +547,10 @@ class LeftError(ExecutionError):
     """Error for callers that wait for an execution which this process has stopped driving before its end."""
 
 
-LEFT = "it was left as it was when its environment was closed; resume it, in an environment that is open"
+LEFT = (
+    "it was left as it was when its environment was closed; resume it in an environment that is open, or start it if "
+    "nothing of it was stored"
+)
 STOP_SECONDS = 5.0
 """Seconds that the tasks of the loop have to end when the loop is stopped."""
 

@@ -193,8 +193,14 @@ class Control:
         self._registry.enter(driver)
         ENGINE.refuse_waiting(self.store)
         first_commit = Future[None]()
+
+        def begin() -> None:
+            driver.begin(self.dependencies, first_commit)
+            driver.first_commit = driver.first_commit or first_commit  # for a coroutine that ensures that it is stored
+
         if not ENGINE.is_current():
-            ENGINE.outcome(lambda: driver.begin(self.dependencies, first_commit), first_commit)
+            ENGINE.outcome(begin, first_commit)
+            driver.first_commit = None
             return
         # This is code on the engine's loop, such as a tool that starts a run. It cannot wait for the commit, so it
         # makes the commit itself.

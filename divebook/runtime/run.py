@@ -694,7 +694,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         StoreError
             The start could not be stored. The execution is still pending, and `start` can be called again.
         ExecutionError
-            Its environment was closed before it began.
+            It was not started, or its environment was closed before it began.
 
         Examples
         --------
@@ -708,7 +708,14 @@ class Run(Shown, FramedLog, Generic[R_co]):
         >>> asyncio.run(main())
         'completed'
         """
-        if (first_commit := self._driver.first_commit) is not None:
+        driver = self._driver
+        first_commit = driver.first_commit
+        if first_commit is None and driver.opening is not None and not driver.written:
+            # A thread may be starting it. The engine then knows the future for which that thread waits.
+            first_commit = await asyncio.to_thread(ENGINE.call, lambda: driver.first_commit)
+            if first_commit is None and not driver.was_driven:
+                raise ExecutionError(f"execution {self.id} was not started; start it first")
+        if first_commit is not None:
             await awaitable_of(first_commit)
         return self
 

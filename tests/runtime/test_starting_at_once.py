@@ -26,8 +26,10 @@ class Held(MemoryStore):
     def __init__(self, error=None):
         super().__init__()
         self.opened, self.error = threading.Event(), error
+        self.reached = threading.Event()
 
     def append_all(self, batches):
+        self.reached.set()
         assert self.opened.wait(20)
         if self.error is not None:
             raise self.error
@@ -55,6 +57,32 @@ def test_a_thread_without_a_loop_waits_for_the_store():
     store = MemoryStore()
     run = Environment(store=store).start(WAITS)
     assert [record.execution_id for record in store.records()] == [run.id]
+
+
+@pytest.mark.parametrize("error", [None, StoreError("damaged")], ids=["stored", "refused"])
+def test_a_coroutine_waits_for_the_store_that_a_thread_waits_for(error):
+    store = Held(error)
+    run = Environment(store=store).create(WAITS)
+
+    def start():
+        with suppress(StoreError):
+            run.start()
+
+    async def main():
+        with pytest.raises(ExecutionError, match="was not started; start it first"):
+            await run.ensure_stored()
+        starting = asyncio.ensure_future(asyncio.to_thread(start))
+        await asyncio.to_thread(store.reached.wait, 20)
+        threading.Timer(0.05, store.opened.set).start()  # the engine's loop is blocked until then
+        if error is None:
+            assert await run.ensure_stored() is run
+            assert [record.execution_id for record in store.records()] == [run.id]
+        else:
+            with pytest.raises(StoreError, match="damaged"):
+                await run.ensure_stored()
+        await starting
+
+    asyncio.run(main())
 
 
 def test_many_runs_begin_together():
@@ -246,7 +274,7 @@ def test_a_run_that_the_engine_has_not_begun_when_its_environment_is_closed_is_r
 def left_before_its_first_step(environment, run):
     driver, dependencies, stored = run._driver, environment.internals.control.dependencies, Future()
     ENGINE.call(lambda: (driver.begin(dependencies, stored), driver.leave()))
-    with pytest.raises(LeftError):
+    with pytest.raises(LeftError, match="or start it if nothing of it was stored"):
         stored.result(20)
 
 
