@@ -3,17 +3,21 @@
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from benchmarks.damage import EARLIER, EQUAL, REFUSED, Damage, read_all, try_many
 from benchmarks.harm import make_store
-from divebook.errors import CorruptStoreError
-from divebook.stores import SqliteStore
+from divebook import Environment, Step, Workflow
+from divebook.engine.inbox import Message
+from divebook.errors import AnswerKeptError, CorruptStoreError
+from divebook.queues import Worker
+from divebook.stores import MemoryStore, SqliteStore
 from divebook.stores.backend import StoredSummary
 from divebook.stores.leases import Owner
 from divebook.stores.maintenance import check
-from tests.store.logs import ONE, TWO, log
+from tests.store.logs import ONE, START, THREE, TWO, log
 from tests.store.tampering import tamper
 
 
@@ -107,12 +111,77 @@ def test_a_value_of_another_type_is_damage_and_no_raw_error(held, tmp_path, tabl
     assert found.keys() < sound.keys() or not report.ok
 
 
-def test_a_damaged_lease_hides_no_other_execution_that_nobody_drives(tmp_path):
+LEASE_COLUMNS = ["expires_at", "expires_uptime", "pid", "host"]
+
+
+@pytest.mark.parametrize("column", LEASE_COLUMNS)
+def test_a_damaged_lease_hides_no_other_execution_that_nobody_drives(column, tmp_path):
     path = tmp_path / "store.db"
     with SqliteStore(path) as store:
-        for name in (ONE, TWO):
+        for name in (ONE, TWO, THREE):
             store.append(name, log(1, name), 0)
         store.acquire(ONE, Owner.current())
-    tamper(path, "UPDATE leases SET expires_at = 'x'")
+    tamper(path, f"UPDATE leases SET {column} = x'ff'")
     with SqliteStore(path) as store:
+        lease = store.acquire(THREE, Owner.current())
         assert [record.execution_id for record in store.orphans()] == [TWO]
+        assert (store.leases(), store.live_leases()) == ([lease], [lease])
+        assert {record.execution_id for record in Environment(store=store).queues.recoverable()} == {TWO, THREE}
+
+
+@pytest.mark.parametrize("column", LEASE_COLUMNS)
+def test_a_damaged_lease_keeps_no_other_execution_from_workers(column, tmp_path):
+    path = tmp_path / "store.db"
+    flow = Workflow("w", [Step("s", script="1", store="n")])
+    with Environment(store=SqliteStore(path), workflows=[flow]) as world:
+        damaged, other = (world.enqueue("w").id for _ in range(2))
+        world.store.acquire(damaged, Owner.current(), ttl_seconds=0)
+    tamper(path, f"UPDATE leases SET {column} = x'ff'")
+    with Environment(store=SqliteStore(path), workflows=[flow]) as world, Worker(world):
+        assert world.run_of(other).wait(20).status == "completed"
+        assert world.store.record(damaged).status == "enqueued"
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [*(("leases", column) for column in LEASE_COLUMNS), ("messages", "payload"), ("messages", "checksum")],
+)
+def test_a_damaged_row_of_an_execution_loses_no_message_to_it(table, column, tmp_path):
+    path = tmp_path / "store.db"
+    with SqliteStore(path) as store:
+        store.append(ONE, log(1), 0)
+        store.post(Message(ONE, "signal", "go", 1, "ann@work:1", START))
+        store.acquire(ONE, Owner.current(), ttl_seconds=0)
+    tamper(path, f"UPDATE {table} SET {column} = x'ff'")
+    answer = Message(ONE, "answer", "ask_1", True, "ann@work:2", START)
+    with SqliteStore(path) as store:
+        posted, lease = store.post_and_acquire(answer, Owner.current())
+        assert posted == replace(answer, number=2)
+        assert (lease is None) == (table == "leases")
+        assert store.post(answer) == posted
+
+
+def test_an_answer_that_was_stored_beside_a_damaged_lease_is_kept(tmp_path):
+    path = tmp_path / "store.db"
+    asks = Workflow("w", [Step("ask", ask="Who?", store="who")])
+    with Environment(store=SqliteStore(path), workflows=[asks]) as world:
+        run = world.start("w").wait(20)
+        world.store.acquire(run.id, Owner.current(), ttl_seconds=0)
+    tamper(path, "UPDATE leases SET pid = x'ff'")
+    with Environment(store=SqliteStore(path), workflows=[asks]) as world:
+        ((_, question),) = world.store.asking()
+        with pytest.raises(AnswerKeptError):
+            world.answer(question, "ann", run.id)
+        assert [message.key for message in world.store.inbox(run.id)] == [question]
+
+
+def test_the_lease_that_was_taken_with_a_message_is_returned_though_the_inbox_is_damaged():
+    class Damaged(MemoryStore):
+        def inbox(self, execution_id, after=0):
+            raise CorruptStoreError("damaged")
+
+    store = Damaged()
+    store.append(ONE, log(1), 0)
+    _, lease = store.post_and_acquire(Message(ONE, "answer", "ask_1", True, "ann@work:2", START), Owner.current())
+    assert lease == store.lease_of(ONE)  # otherwise nobody would release it
+    assert lease.unread is None

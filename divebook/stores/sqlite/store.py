@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from divebook.documents.policy import protect_store
 from divebook.engine.inbox import Message
-from divebook.errors import CorruptStoreError, ReadOnlyStoreError, StoreError
+from divebook.errors import CorruptStoreError, DecryptionError, ReadOnlyStoreError, StoreError
 from divebook.events.catalog import Payload
 from divebook.events.event import Record
 from divebook.stores.append import (
@@ -307,17 +307,22 @@ class SqliteStore(EventStore):
         self, message: Message, payload: bytes, owner: Owner, moment: Moment, after: int
     ) -> tuple[Message, Lease | None]:
         lease: Lease | None = None
-        # The message is as durable as those of `_post`.
-        with self._transaction() as cursor:
-            log = self._find(cursor, message.execution_id)
-            stored = tables.post_message(cursor, self.sealing, log.key, message, payload)
-            present_lease = tables.load_lease(cursor, log.key)
-            is_held = present_lease is not None and present_lease.keeps_out(moment)
-            if stored.source == message.source and not is_held:
-                until = moment.plus(LEASE_SECONDS)
-                lease = tables.write_next_lease(cursor, log, owner, until, was_left=present_lease is not None)
-                unread = tables.load_inbox(cursor, log.key, after)
-                lease = replace(lease, unread=[stored_message.opened(self.sealing) for stored_message in unread])
+        try:
+            # The message is as durable as those of `_post`.
+            with self._transaction() as cursor:
+                log = self._find(cursor, message.execution_id)
+                stored = tables.post_message(cursor, self.sealing, log.key, message, payload)
+                present_lease = tables.load_lease(cursor, log.key)
+                is_held = present_lease is not None and present_lease.keeps_out(moment)
+                if stored.source == message.source and not is_held:
+                    until = moment.plus(LEASE_SECONDS)
+                    lease = tables.write_next_lease(cursor, log, owner, until, was_left=present_lease is not None)
+                    unread = tables.load_inbox(cursor, log.key, after)
+                    lease = replace(lease, unread=[stored_message.opened(self.sealing) for stored_message in unread])
+        except (CorruptStoreError, DecryptionError):
+            # A lease or an earlier message may be damaged. The new message was rolled back with the rest, and must not
+            # be lost for that (test_a_damaged_row_of_an_execution_loses_no_message_to_it).
+            return super()._post_and_acquire(message, payload, owner, moment, after)
         if self._watch is not None:
             self._watch.on_post(stored.number)
         if lease is not None:

@@ -82,8 +82,13 @@ _RELEASE = "DELETE FROM leases WHERE key = (SELECT key FROM executions WHERE id 
 
 
 def load_leases(connection: sqlite3.Connection) -> list[Lease]:
-    """Return the leases of all executions, live or expired."""
-    return [_lease(*row) for row in connection.execute(_ALL).fetchall()]
+    """Return the leases of all executions, live or expired, without those that are damaged."""
+    leases: list[Lease] = []
+    for row in connection.execute(_ALL).fetchall():
+        # A damaged lease must not hide the others (test_a_damaged_lease_hides_no_other_execution_that_nobody_drives).
+        with suppress(CorruptStoreError):
+            leases.append(_lease(*row))
+    return leases
 
 
 def load_lease(connection: sqlite3.Connection | sqlite3.Cursor, key: int) -> Lease | None:
@@ -347,11 +352,16 @@ def set_withheld(cursor: sqlite3.Cursor, key: int, *, withheld: bool) -> None:
 
 
 def claimable(connection: sqlite3.Connection | sqlite3.Cursor, claim: Claim, moment: Moment) -> Iterator[str]:
-    """Yield the ids of the executions that a worker may claim, in the order of claims."""
+    """Yield the ids of the executions that a worker may claim, in the order of claims, without those whose lease is
+    damaged: they must not keep the others from workers.
+    """
     parameters = {"workflows": encode(dict(claim.workflows)).decode(), "now": moment.wall}
     for queue in claim.queues:
         for execution_id, *columns in connection.execute(_TO_DO, {**parameters, "queue": queue}):
-            if execution_id not in claim.without and has_no_live_lease(execution_id, tuple(columns), moment):
+            is_free = False
+            with suppress(CorruptStoreError):
+                is_free = has_no_live_lease(execution_id, tuple(columns), moment)
+            if is_free and execution_id not in claim.without:
                 yield execution_id
 
 
