@@ -69,6 +69,7 @@ def _store_exists() -> bool:
 
 
 def _lines_on_load() -> list[str]:
+    from divebook.events.catalog import RUNNING
     from divebook.stores import open_store
 
     # Reading orphans needs no session. Most loads end here and stay quick.
@@ -79,7 +80,7 @@ def _lines_on_load() -> list[str]:
 
     # At this moment no cell has defined anything yet, so only the environment variable can contain ``auto``.
     if recovery_mode() != AUTO:
-        return [_count_line(len(orphans))]
+        return [_count_line(len(orphans), are_running=all(record.status == RUNNING for record in orphans))]
     from divebook.notebook.session import current_session
 
     recovered = current_session().recover_by_itself()
@@ -89,8 +90,11 @@ def _lines_on_load() -> list[str]:
     return lines
 
 
-def _count_line(count: int) -> str:
-    return f"{'1 run was' if count == 1 else f'{count:,} runs were'} interrupted: {advised('recover')}"
+def _count_line(count: int, *, are_running: bool = True) -> str:
+    # One that waited, and whose answer or time has come since, was not interrupted.
+    interrupted = "was interrupted" if count == 1 else "were interrupted"
+    verb = interrupted if are_running else "can continue"
+    return f"{count:,} run{'' if count == 1 else 's'} {verb}: {advised('recover')}"
 
 
 def lines_after_defining(session: Session) -> list[str]:

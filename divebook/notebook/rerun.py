@@ -29,12 +29,12 @@ from IPython.core.error import UsageError
 
 from divebook.definitions.definition import Workflow
 from divebook.definitions.functions import BoundInputs
-from divebook.engine.lifecycle import TERMINAL
+from divebook.engine.lifecycle import INTERRUPTED, TERMINAL
 from divebook.environments.environment import Environment
 from divebook.environments.starts import CELL, StartOptions
 from divebook.environments.variants import Edits
 from divebook.errors import CodeChangedError, DivebookError, ExecutionError, StoreError
-from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStarted
+from divebook.events.catalog import CANCELLED, CHILD, COMPLETED, FAILED, ExecutionStarted
 from divebook.events.codec import canonical_hash
 from divebook.notebook.shell_state import FrontEnd
 from divebook.report.hints import advised, show_advice
@@ -289,17 +289,22 @@ def elsewhere_note(execution_id: str) -> str:
 
 
 def interrupted_note(environment: Environment, workflow: Workflow, inputs: Mapping[str, Any]) -> str:
-    """Return the note that a front end without cells prints before it starts a run: the newest interrupted run of the
-    same workflow with equal inputs, and the command that continues it. Empty if there is none.
+    """Return the note that a front end without cells prints before it starts a run: the newest run of the same workflow
+    with equal inputs that no process continues although it can, such as an interrupted one, and the command that
+    continues it. Empty if there is none.
     """
     bound_inputs = BoundInputs.of(workflow, inputs)
     for record in environment.queues.recoverable():
-        opening = _opening(environment, record) if record.workflow_name == workflow.name else None
+        # A child continues with its parent.
+        is_own = record.workflow_name == workflow.name and record.origin != CHILD
+        opening = _opening(environment, record) if is_own else None
         if opening is not None and not _changes(opening, workflow, bound_inputs):
+            status = environment.run_of(record.execution_id).status
+            standing = "was interrupted" if status == INTERRUPTED else f"is {status} and can continue"
             return (
-                f"run {record.execution_id} with the same inputs was interrupted. A shell has no cells that would "
-                f"continue it, so this is a new run; {advised(f'resume {record.execution_id}')} continues the "
-                "interrupted one without repeating its completed calls"
+                f"run {record.execution_id} with the same inputs {standing}. A shell has no cells that would continue "
+                f"it, so this is a new run; {advised(f'resume {record.execution_id}')} continues the earlier one "
+                "without repeating its completed calls"
             )
     return ""
 

@@ -8,12 +8,14 @@ import sys
 import pytest
 from IPython.core.error import UsageError
 
+from divebook import Environment, Step, Workflow
 from divebook.config import answers as settings
+from divebook.engine.inbox import Message
 from divebook.errors import ExecutionError, NotFoundError
 from divebook.notebook import recovery
 from divebook.notebook.session import current_session, open_session, reset_session
 from divebook.steps.actions import REGISTERED, Action
-from divebook.stores import open_store, registry
+from divebook.stores import MemoryStore, open_store, registry
 from tests.left_behind import HELLO, PAID, leave, pay
 
 
@@ -179,3 +181,33 @@ def test_a_shell_without_cells_says_that_it_starts_an_interrupted_run_anew(usual
     assert "interrupted" not in cell("%dive run hello --new")[1]
     assert cell(f"%dive resume {execution_id}")[0].status == "completed"
     assert "interrupted" not in cell("%dive run hello")[1]
+
+
+def test_a_shell_without_cells_names_a_run_that_can_continue_by_its_status(usual, cell):
+    asks = Workflow("asks", [Step("ask", ask="Who?", store="who")])
+    current_session().define(asks)
+    run = current_session().start_run(asks).wait(20)
+    assert "with the same inputs" not in cell("%dive run asks")[1]  # it needs an answer
+    run.store.post(Message(run.id, "signal", "go", None, "ann@work:1", 1))
+    printed = cell("%dive run asks")[1]
+    assert f"run {run.id} with the same inputs is waiting and can continue" in printed
+    assert "interrupted" not in printed
+
+
+def test_a_shell_without_cells_names_no_child_of_another_run(usual, cell):
+    world = Environment(store=MemoryStore(), workflows=[HELLO, Workflow("above", [Step("below", workflow="hello")])])
+    world.start("above").wait(20)
+    for record in reversed(world.store.records()):
+        events = world.store.read(record.execution_id)
+        usual.append(record.execution_id, [event for event in events if "completed" not in event.event_type][:4], 0)
+    current_session().define(HELLO)
+    assert {record.workflow_name for record in usual.orphans()} == {"above", "hello"}
+    assert "with the same inputs" not in cell("%dive run hello")[1]
+
+
+def test_a_run_that_waited_and_can_continue_was_not_interrupted(folder, capsys):
+    asks = Workflow("asks", [Step("ask", ask="Who?", store="who")])
+    with Environment(store=open_store(), workflows=[asks]) as world:
+        run = world.start(asks).wait(20)
+        run.store.post(Message(run.id, "signal", "go", None, "ann@work:1", 1))
+        assert told(capsys).startswith("1 run can continue: ")
