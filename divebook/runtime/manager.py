@@ -807,22 +807,27 @@ class Control:
         await work(lambda: self.family_bounds.admit(child.id, child.parent))
         workflow, first_event, durability = await work(opening)
         if isinstance(first_event, catalog.ExecutionForked):
-            driver = await work(lambda: self.start_fork(first_event, durability, child.id))
+            beginning = work(functools.partial(self.start_fork, first_event, durability, child.id))
         else:
             driver = self.create(workflow, first_event, durability, child.id)
             first_commit = Future[None]()
             self._inherit_queue(driver, child.parent)
             driver.begin(self.dependencies, first_commit)
-            # The drive may end without a first commit, for example if the store refuses the first batch.
-            outcomes = [awaitable_of(first_commit), awaitable_of(driver.driving())]
-            for end in outcomes:  # the error reaches the code that waits for the end
-                end.add_done_callback(lambda done: done.cancelled() or done.exception())
-            await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
-        # Another process may have ended the parent while the child was written, without seeing the child
-        # (tests/runtime/cancelled_trees.py).
-        if await work(lambda: has_ended(self.store, child.parent)):
-            await work(lambda: self.cancel_with_parent(driver))
-        return driver
+            beginning = _begun(driver, first_commit)
+
+        async def follow() -> Driver:
+            begun = await beginning
+            # Another process may have ended the parent while the child was written, without seeing the child
+            # (tests/runtime/cancelled_trees.py).
+            if await work(lambda: has_ended(self.store, child.parent)):
+                await work(lambda: self.cancel_with_parent(begun))
+            return begun
+
+        # A task of its own: the code of the parent, which waits for it, may be cancelled at any moment, for example
+        # because it has lost its lease (test_a_child_that_begins_while_its_parent_is_cancelled_elsewhere_ends_with_it).
+        following = ENGINE.keep(follow())
+        following.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark the error as retrieved
+        return await asyncio.shield(following)
 
     # --- cancelling, pausing, leaving --------------------------------------------------------------------------------
 
@@ -1168,6 +1173,17 @@ def _exceeded(name: str, record: ExecutionRecord, limit: int, reason: str) -> Bo
         name,
         REASONS[name],
     )
+
+
+async def _begun(driver: Driver, first_commit: Future[None]) -> Driver:
+    """Return the driver of an execution once its first events are in the store, or its drive has ended without them,
+    for example because the store refuses them.
+    """
+    outcomes = [awaitable_of(first_commit), awaitable_of(driver.driving())]
+    for end in outcomes:  # the error reaches the code that waits for the end
+        end.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
+    return driver
 
 
 # --- parents and children at the end of an execution -----------------------------------------------------------------

@@ -13,11 +13,13 @@ from divebook.engine.decide import decide_cancellation, decide_leaving
 from divebook.errors import CorruptStoreError, ExecutionError, OperationError
 from divebook.events import Event, catalog
 from divebook.queues import Worker
-from divebook.runtime.children import abandoned, all_abandoned
+from divebook.runtime import manager
+from divebook.runtime.children import abandoned, all_abandoned, has_ended
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore, SqliteStore
 from divebook.stores.append import Batch, records_of
+from divebook.stores.leases import Owner
 from tests.runtime.cancelled_trees import copy_of as died
 from tests.runtime.cancelled_trees import one_tree
 from tests.runtime.worlds import Calls, Gate, becomes, environment
@@ -439,3 +441,57 @@ def test_an_unreadable_log_below_an_ended_parent_hides_no_other_execution(level,
     other = later.enqueue("sleeps")
     with Worker(later):
         assert other.wait(20).status == "completed"
+
+
+def test_a_child_that_begins_while_its_parent_is_cancelled_elsewhere_ends_with_it(monkeypatch):
+    """What drives the parent learns that it has lost its lease while it looks whether the parent has ended."""
+    gate = Gate()
+
+    @workflow
+    async def sleeper(ctx):
+        await ctx.sleep(3600)
+
+    @workflow
+    async def both(ctx):
+        async def hold_twice():
+            await hold()
+            await hold()  # its start cannot be written
+
+        await ctx.gather(ctx.run("sleeper"), hold_twice())
+
+    @step
+    def hold() -> None:
+        assert gate.opened.wait(20)
+
+    class OnAServer(MemoryStore):
+        local = False
+        root = ""
+
+        def append_all(self, batches):
+            if self.root and any(batch.execution_id != self.root for batch in batches):
+                root, self.root = self.root, ""
+                lease = self.acquire(root, Owner("elsewhere", 1, 1, "another process"), instead_of=self.lease_of(root))
+                last = self.read(root)[-1]
+                end = Event(
+                    "event_end", root, last.sequence + 1, last.recorded_at, catalog.ExecutionCancelled("elsewhere")
+                )
+                self.append(root, [end], last.sequence, lease.token)
+            return super().append_all(batches)
+
+    store = OnAServer()
+    world = environment(sleeper, both, store=store)
+    root = world.create("both")
+
+    def slow(store, parent_id):
+        monkeypatch.undo()
+        gate.opened.set()
+        assert becomes(lambda: not root._driver.can_record)
+        for _ in range(20):
+            ENGINE.call(lambda: None)  # the code of the parent is left meanwhile
+        return has_ended(store, parent_id)
+
+    monkeypatch.setattr(manager, "has_ended", slow)
+    store.root = root.id
+    root.start()
+    assert becomes(lambda: len(world.store.records()) == 2)
+    assert becomes(lambda: statuses(world) == ["cancelled"])
