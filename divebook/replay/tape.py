@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -42,7 +42,7 @@ from divebook.questions import Question
 from divebook.questions.question import OUTCOME_UNKNOWN, RESOURCE_EXHAUSTED
 from divebook.replay.replayer import Positions
 from divebook.replay.sameness import has_older_wording, is_same
-from divebook.runtime.concurrency import Suspended
+from divebook.runtime.concurrency import STRAND, Suspended
 from divebook.runtime.errors import present_place
 from divebook.runtime.operations import CallOptions, CarryOut, NoAnswer, OperationLog, OperationRequest, differs
 from divebook.runtime.recorder import Call, RunCall
@@ -84,6 +84,7 @@ _SHARED = (
 )
 """Events that concurrent operations of a step may record in any order, and that have no id in their key."""
 _ENDS = (catalog.OperationCompleted, catalog.OperationFailed)
+_STEP_ENDS = (catalog.StepCompleted, catalog.StepFailed)
 BEGIN = "begin"
 END = "end"
 UNKNOWN = "unknown"
@@ -340,6 +341,24 @@ class Tape:
             before = self.claims
             await asyncio.sleep(A_MOMENT if self.computing else 0)
             idle = 0 if self.claims != before or self.computing else idle + 1
+
+    def leave_out(self, path: str, operation_ids: Collection[str], prefix: str) -> None:
+        """Leave out the remaining events of operations that the open step of a path has abandoned: those with some ids,
+        and those with a key that begins with `prefix`. How far they came before the step left them was chance.
+        """
+        ids = set(operation_ids)
+        remaining = deque[int]()
+        is_open = True
+        for number in self._unclaimed[path]:
+            data = self.event(number).data
+            is_open = is_open and number <= self.high and not isinstance(data, _STEP_ENDS)
+            operation_id = getattr(data, "operation_id", None)
+            # A branch may have begun calls in the recorded run that it does not reach now. Only their starts have keys.
+            if isinstance(data, catalog.OperationStarted) and str(data.key).startswith(prefix):
+                ids.add(data.operation_id)
+            if not is_open or operation_id not in ids:
+                remaining.append(number)
+        self._unclaimed[path] = remaining
 
     # --- claiming ----------------------------------------------------------------------------------------------------
 
@@ -685,6 +704,8 @@ class TapeOperations:
         self._tape = tape
         self._operations = operations
         self.counts: Counter[str] = Counter()
+        self._strands: dict[str, tuple[str, str]] = {}
+        """Path and position (`STRAND`) of the operations that the code has requested, by id."""
 
     # --- operations --------------------------------------------------------------------------------------------------
 
@@ -703,6 +724,7 @@ class TapeOperations:
         # `note_request` notes that the code has requested the operation, as in a normal run; `has_history_ahead` counts
         # the others.
         self._operations.note_request(place.path, operation_id)
+        self._strands[operation_id] = place.path, STRAND.get()
         record = self._operations.record_of(place, operation_id)
         if record is not None and record.status != PENDING:
             if differs(record, request):
@@ -716,6 +738,14 @@ class TapeOperations:
             # second time.
             return await carry_out(record if record is not None and record.status == RUNNING else None)
         return await self._recorded_outcome(request, options, has_begun=record is not None and record.status == RUNNING)
+
+    def abandon(self, path: str, prefix: str) -> None:
+        """Leave out what is left of the calls in the branches of a `gather` that has failed. The recorded run may have
+        noted the end of such a call, and the start of the next one, before it left the branch.
+        """
+        strands = self._strands.items()
+        ids = [key for key, (place, strand) in strands if place == path and strand.startswith(prefix)]
+        self._tape.leave_out(path, ids, prefix)
 
     def _start_difference(self, sequence: int, request: OperationRequest, options: CallOptions) -> Diverged:
         place = request.place

@@ -259,6 +259,9 @@ class RecordedOperations(Protocol):
     def difference(self, place: Place, error: DivergenceError) -> BaseException:
         """Return the error for code that makes another operation or question at a place than the recorded one."""
 
+    def abandon(self, path: str, prefix: str) -> None:
+        """Note that the code has abandoned its calls whose position (`STRAND`) begins with `prefix`."""
+
 
 class OperationLog:
     """Recorded operations of one execution. It looks up the operations that code requests, and records their starts,
@@ -510,6 +513,7 @@ class OperationLog:
         the wait (test_workers_leave_a_run_alone_that_has_abandoned_a_wait).
         """
         if self.verification is not None:
+            self.verification.abandon(path, prefix)
             return
         for operation_id, (path_of_wait, strand) in list(self._open_waits.items()):
             if path_of_wait == path and strand.startswith(prefix):

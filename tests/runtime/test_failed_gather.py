@@ -3,6 +3,8 @@
 Each case runs twice: the waiting code stays in memory, or is unwound and replayed. Both record the same events.
 """
 
+import asyncio
+import threading
 from itertools import product
 
 import pytest
@@ -124,3 +126,52 @@ def test_a_run_continues_to_wait_after_a_failure_that_its_code_catches():
     run = environment(caught).start(caught).wait(PATIENCE)
     assert run.status == "waiting"
     assert run.signal("second", 2).result(PATIENCE) == 2
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("continues", [False, True])
+@pytest.mark.parametrize("waits_for_calls", [False, True])
+@pytest.mark.parametrize("function", [gathers, catches], ids=["fails", "is caught"])
+def test_calls_that_still_run_when_a_gather_fails_are_verified(
+    function, waits_for_calls, continues, depth, monkeypatch
+):
+    """A thread cannot be left, and nested branches are left some turns later: the log has the ends of such calls, and
+    starts of the next ones, after the failure.
+    """
+    begun, has_failed = threading.Semaphore(0), threading.Event()
+
+    @step("failed_gather_held")
+    def held(number: int) -> int:
+        begun.release()
+        assert has_failed.wait(PATIENCE)
+        return number
+
+    @step("failed_gather_fails_beside")
+    async def fails_beside() -> None:
+        for _ in range(2 if waits_for_calls else 0):
+            assert await asyncio.to_thread(begun.acquire, timeout=PATIENCE)
+        raise ValueError("beside")
+
+    async def branch(number):
+        await held(number)
+        if continues:
+            await held(-number)
+
+    def nested(ctx, levels):
+        inner = [branch(1), branch(2)] if not levels else [nested(ctx, levels - 1)]
+        return ctx.gather(*inner)
+
+    monkeypatch.setitem(FAILURES, "beside", lambda _: fails_beside())
+    monkeypatch.setitem(WAITS, "calls", lambda ctx: nested(ctx, depth))
+    made = environment(gathers, catches, asks)
+    made.store.subscribe(lambda _, events: has_failed.set() if is_of_failure(events) else None)
+    run = made.start(function, {"waits": ["calls"], "failure": "beside", "at": 0}).wait(PATIENCE)
+    assert run.status == ("failed" if function is gathers else "completed")
+    types = [event.event_type for event in run.history()]
+    assert not waits_for_calls or "operation_completed" in types[types.index("operation_failed") :]
+    verification = run.verify()
+    assert verification, str(verification)
+
+
+def is_of_failure(events):
+    return any(event.event_type == "operation_failed" for event in events)
