@@ -25,7 +25,7 @@ from divebook.definitions.functions import bind_changed
 from divebook.definitions.json_schemas import FITTING
 from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold_records
-from divebook.engine.forks import Change, opened_as, snapped
+from divebook.engine.forks import Change, forked_from, opened_as, snapped
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import (
     ACTION_EXECUTION,
@@ -36,7 +36,7 @@ from divebook.engine.operations import (
     operation_name,
 )
 from divebook.engine.state import ExecutionState, OpenStep, Undone, require_kept, undone_in
-from divebook.errors import UNFIT, CorruptStoreError, NewerStoreError, SetupError
+from divebook.errors import UNFIT, CorruptStoreError, NewerStoreError, SetupError, StoreError
 from divebook.events import catalog
 from divebook.events.event import Event, Record
 from divebook.events.recorded import opened
@@ -325,18 +325,52 @@ def entered_workflow(name: str, events: Sequence[Event]) -> Sketch:
 # --- states ----------------------------------------------------------------------------------------------------------
 
 
+SHORT_LOG = 1000
+"""Events of a log that are folded at once, without a look for a checkpoint of another log."""
+
+
 def folded(
     store: EventStore, execution_id: str, at: int = sys.maxsize, earlier: ExecutionState | None = None
 ) -> ExecutionState:
     """Return the state of an execution after event `at`, or the newest one. It is that of the last checkpoint until
-    then, or a later one that is known (`earlier`), with the later events folded into it.
+    then, or a later one that is known (`earlier`), with the later events folded into it. For a fork without a
+    checkpoint, the checkpoints of its source serve as well.
     """
     state = _checkpointed_state(store, execution_id, at)
     if earlier is not None and (state is None or state.last_sequence < earlier.last_sequence):
         state = earlier
+    if state is None:
+        # The beginning first: only for a longer log a look for the source of a fork is worth its queries.
+        state = _folded_on(store, execution_id, None, min(at, SHORT_LOG))
+        if state.last_sequence < min(at, SHORT_LOG):
+            return state
+        state = _shared_state(store, execution_id, at) or state
+    return _folded_on(store, execution_id, state, at)
+
+
+def _folded_on(store: EventStore, execution_id: str, state: ExecutionState | None, at: int) -> ExecutionState:
     later = store.read_records(execution_id, 0 if state is None else state.last_sequence, at)
     # A record may continue after that event.
     return fold_records(execution_id, (record.until(at) for record in later), state)
+
+
+def _shared_state(store: EventStore, execution_id: str, at: int) -> ExecutionState | None:
+    """Return the state of a fork after the last event up to `at` that it shares with its source. Return None if the
+    execution is not a fork, or if the source was deleted, or was replaced by another execution of its id.
+    """
+    opened = store.record(execution_id).opened
+    (opening,) = store.read(execution_id, opened - 1, 1)
+    if not isinstance(opening.data, catalog.ExecutionForked):
+        return None
+    source = opening.data.source
+    end = min(at, opening.data.at)
+    try:
+        last_events = [store.read(name, end - 1, 1) for name in (execution_id, source)]
+    except StoreError:
+        return None
+    # Events have ids of their own, so the same last event proves that all are the same.
+    shared, events_of_source = ([event.id for event in events] for events in last_events)
+    return forked_from(folded(store, source, end), execution_id) if shared == events_of_source else None
 
 
 def _checkpointed_state(store: EventStore, execution_id: str, at: int) -> ExecutionState | None:

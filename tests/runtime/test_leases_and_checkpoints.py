@@ -12,6 +12,7 @@ from divebook import Environment, Step, Workflow
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import fold
 from divebook.errors import LeaseHeldError
+from divebook.runtime import forks
 from divebook.runtime.forks import folded
 from divebook.runtime.journal import CHECKPOINT_EVENTS
 from divebook.runtime.leases import DrivenLeases
@@ -201,6 +202,39 @@ def test_a_fork_reads_only_what_follows_a_checkpoint(monkeypatch):
     read_for_the_fork = sum(counts)
     assert fork.wait(20).status == "completed"
     assert 0 < read_for_the_fork < last // 2  # a page of events beside the fork point, and those after the checkpoint
+
+
+@pytest.mark.parametrize("source_is", ["there", "deleted", "another one"])
+def test_a_fork_without_checkpoints_is_read_from_those_of_its_source(source_is, monkeypatch):
+    """As in another process, which has never driven the fork."""
+    monkeypatch.setattr(forks, "SHORT_LOG", 100)
+    world, execution = long_execution()
+    last = len(execution.history())
+    fork = world.run_of(execution.id).fork(last - 2).wait(60)
+    fork = world.run_of(fork.id).fork(last - 1).wait(60)  # a fork of a fork
+    store, log = world.store, [*fork.history()]
+    if source_is == "deleted":
+        store.discard([execution.id])
+    elif source_is == "another one":
+        events = [replace(event, id=f"event_{event.sequence}") for event in store.read(execution.id)[:-50]]
+        store.discard([execution.id])
+        store.append(execution.id, events, 0)
+    else:
+        store.put_checkpoint(execution.id, last - 40, dump_state(fold(execution.id, log[: last - 40])))
+    store.drop_checkpoints([record.execution_id for record in store.records() if record.execution_id != execution.id])
+    counts = []
+    read = MemoryStore._read_records
+
+    def counted(store, execution_id, after, until):
+        records = read(store, execution_id, after, until)
+        counts.append(sum(len(record.facts) for record in records))
+        return records
+
+    monkeypatch.setattr(MemoryStore, "_read_records", counted)
+    assert folded(store, fork.id) == fold(fork.id, log)
+    assert (sum(counts) < last // 2) == (source_is == "there")
+    for at in random.Random(7).sample(range(1, len(log) + 1), 12):
+        assert folded(store, fork.id, at) == fold(fork.id, log[:at]), at
 
 
 def test_a_checkpoint_that_cannot_be_read_is_left_aside():
