@@ -16,7 +16,7 @@ import functools
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Any
 
 import anyio
@@ -469,8 +469,8 @@ async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> N
 
 
 def call_later_if_alive(seconds: float, method: Callable[[], None]) -> asyncio.TimerHandle:
-    """Call a method after some seconds, unless its object is gone by then. The timer does not keep the object alive.
-    Call on the event loop.
+    """Call a method after some seconds, unless its object is gone by then. The timer keeps neither the object alive nor
+    the context of the caller, such as the messages of a run. Call on the event loop.
     """
     reference = weakref.WeakMethod(method)
 
@@ -479,7 +479,7 @@ def call_later_if_alive(seconds: float, method: Callable[[], None]) -> asyncio.T
         if bound is not None:
             bound()
 
-    return asyncio.get_running_loop().call_later(seconds, call)
+    return asyncio.get_running_loop().call_later(seconds, call, context=Context())
 
 
 # --- waiting for messages from outside -------------------------------------------------------------------------------

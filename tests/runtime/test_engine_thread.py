@@ -1,16 +1,20 @@
 """The engine's thread: what code on it cannot end, what happens where it ends all the same, and forked processes."""
 
 import asyncio
+import gc
 import os
 import threading
 import traceback
+import weakref
 from concurrent.futures import Future
+from contextvars import ContextVar, copy_context
 
 import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError, ForkedStoreError, StoreError
 from divebook.queues import Worker
+from divebook.runtime.concurrency import call_later_if_alive
 from divebook.runtime.loop import ENGINE, EngineThread, LoopCalls, awaitable_of
 from divebook.steps.actions import Action
 from divebook.stores import SqliteStore
@@ -326,3 +330,27 @@ def test_a_future_that_ends_after_the_loop_that_waited_for_it_was_closed_is_no_e
     asyncio.run(main())
     future.set_result(1)
     assert not caplog.records
+
+
+def test_a_timer_keeps_nothing_of_the_context_in_which_it_was_set():
+    class Owner:
+        def beat(self):
+            raise AssertionError("it was cancelled")
+
+    class Messages:
+        pass
+
+    owner, variable = Owner(), ContextVar("messages")
+
+    def set_timer():
+        messages = Messages()
+        variable.set(messages)
+        return call_later_if_alive(60, owner.beat), weakref.ref(messages)
+
+    async def main():
+        timer, messages = copy_context().run(set_timer)
+        gc.collect()
+        assert messages() is None
+        timer.cancel()
+
+    asyncio.run(main())

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import Context
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -301,7 +302,9 @@ class Server:
             self._open_requests -= 1
             # The last request starts the idle time.
             if not self._open_requests:
-                self._stop_timer = asyncio.get_running_loop().call_later(self._idle_after, self._stop)
+                # In a context of its own: that of the caller may hold the messages of a run until then.
+                loop = asyncio.get_running_loop()
+                self._stop_timer = loop.call_later(self._idle_after, self._stop, context=Context())
 
     def _stop(self) -> None:
         if self._connection is not None:
