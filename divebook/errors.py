@@ -303,7 +303,7 @@ def unexpected_argument(function: str, argument: str, parameters: Iterable[str])
     "Agent() got an unexpected keyword argument 'modle'; did you mean 'model'?"
     """
     names = list(parameters)
-    hint = did_you_mean(argument, names) or f"there are {', '.join(names)}"
+    hint = did_you_mean(argument, names) or (f"there are {', '.join(names)}" if names else "it takes none")
     return TypeError(f"{function}() got an unexpected keyword argument {argument!r}; {hint}")
 
 

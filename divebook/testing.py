@@ -35,7 +35,7 @@ from divebook.runtime.errors import as_recorded
 from divebook.runtime.waiting import timer_seconds
 from divebook.steps.function import AgentHandle, WorkspaceHandle, require_calls
 from divebook.steps.function import Context as WorkflowContext
-from divebook.text.arguments import DurationLike, describe, list_of, require
+from divebook.text.arguments import DurationLike, describe, list_of, require, suggest_in_methods
 
 __all__ = ["Context", "ContinuedAsNew", "EmittedEvent", "ScriptedModel", "StepCall"]
 
@@ -75,6 +75,7 @@ class ContinuedAsNew(Exception):  # noqa: N818 - it reports how the function end
         super().__init__(f"continued as new with {self.inputs} ({reason})")
 
 
+@suggest_in_methods
 class Context(WorkflowContext):
     """Context for unit tests of workflow functions. Nothing is recorded.
 

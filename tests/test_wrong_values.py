@@ -372,7 +372,8 @@ def test_an_agent_needs_a_name(name):
 
 
 def _of_keywords():
-    """Yield the public classes and functions with keyword parameters of their own, by name."""
+    """Yield the public classes, functions and methods with keyword parameters of their own, by name."""
+    yield from _of_methods()
     for name in [*divebook.__all__, "Worker"]:
         target = divebook.queues.Worker if name == "Worker" else getattr(divebook, name)
         is_error = isinstance(target, type) and issubclass(target, BaseException)
@@ -382,17 +383,38 @@ def _of_keywords():
         parameters = inspect.signature(target).parameters.values()
         kinds = {parameter.kind for parameter in parameters}
         names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-        if names and inspect.Parameter.VAR_KEYWORD not in kinds:
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
             yield pytest.param(target, names, id=name)
+
+
+def _of_methods():
+    for owner in (Environment, divebook.Run, divebook.Context, divebook.testing.Context):
+        for name, method in inspect.getmembers(owner, inspect.isfunction):
+            parameters = [*inspect.signature(method).parameters.values()][1:]
+            kinds = {parameter.kind for parameter in parameters}
+            names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+            if names and not name.startswith("_") and inspect.Parameter.VAR_KEYWORD not in kinds:
+                yield pytest.param(partial(method, None), names, id=f"{owner.__module__}.{owner.__name__}.{name}")
 
 
 @pytest.mark.parametrize(("target", "names"), [*_of_keywords()])
 def test_a_misspelt_keyword_argument_names_the_one_that_was_meant(target, names):
+    called = (target.func if isinstance(target, partial) else target).__name__
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'zzz'; (there are|it takes none)"):
+        target(zzz=1)
     for name in names:
         with pytest.raises(TypeError) as raised:
             target(**{f"{name}x": 1})
-        assert f"{target.__name__}() got an unexpected keyword argument '{name}x'" in str(raised.value)
+        assert f"{called}() got an unexpected keyword argument '{name}x'" in str(raised.value)
         assert "did you mean" in str(raised.value) or f" {name}" in str(raised.value)
+
+
+def test_the_look_at_arguments_adds_no_frame_to_an_error():
+    with pytest.raises(SetupError) as raised:
+        Agent("")
+    first, *others = [entry.name for entry in raised.traceback]
+    assert first == "test_the_look_at_arguments_adds_no_frame_to_an_error"
+    assert "call" not in others
 
 
 def test_a_misspelt_option_of_a_run_names_the_input_or_option_that_was_meant():

@@ -92,6 +92,7 @@ from divebook.text.arguments import (
     question_id_of,
     require,
     suggest_arguments,
+    suggest_in_methods,
 )
 from divebook.text.format import plural
 from divebook.text.path_arguments import as_path
@@ -421,6 +422,7 @@ class StandingRules(Sequence[tuple[str | None, StandingRule]]):
                 self._control.answering.revoke(execution_id, rule_id, by)
 
 
+@suggest_in_methods
 @suggest_arguments
 class Environment:
     """Container of workflows, agents, actions and documents that uses one store.

@@ -33,6 +33,7 @@ from typing import Any, ClassVar, TypeVar
 from divebook import plugins
 from divebook.errors import SetupError, UnopenableValueError, UnstorableValueError
 from divebook.events.recorded import Normalize, Recorded, opened
+from divebook.text.arguments import suggest_arguments
 
 C = TypeVar("C", bound=type)
 MISSING = dataclasses.MISSING
@@ -101,6 +102,7 @@ _MOVED_PACKAGES = {
 """Names that logs use for packages that have moved as a whole, by present name. They hold for their other classes."""
 
 
+@suggest_arguments
 def allow(*classes: C) -> C:
     """Allow logs to contain instances of the given classes. Return the last class, so that `allow` can be used as a
     decorator.

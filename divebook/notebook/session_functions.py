@@ -121,6 +121,7 @@ def _short_in_ipython(function: Callable[P, R]) -> Callable[P, R]:
 
 
 @_short_in_ipython
+@suggest_arguments
 def environment() -> Environment:
     """Return the environment of the notebook session, in which ``%dive`` and these functions run workflows.
 

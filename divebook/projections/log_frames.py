@@ -12,6 +12,7 @@ from divebook.errors import SetupError
 from divebook.events import Event
 from divebook.projections.model_requests import CallMessage, RequestView, conversation_in, requests_of
 from divebook.stores.history import History
+from divebook.text.arguments import suggest_in_methods
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from divebook.replay.provenance import Provenance
 
 
+@suggest_in_methods
 class Framed(ABC):
     """Base class of objects that provide event logs as DataFrames.
 
@@ -84,6 +86,7 @@ class Framed(ABC):
         return items[items["status"] == "failed"].reset_index(drop=True)
 
 
+@suggest_in_methods
 class FramedLog(Framed):
     """Base class of objects with exactly one event log, such as an execution. It reads requests, messages and origins
     of values from the log.

@@ -71,7 +71,15 @@ from divebook.stores.base import EventStore
 from divebook.stores.follow import chain_of, on_change
 from divebook.stores.history import History
 from divebook.stores.leases import Owner
-from divebook.text.arguments import DurationLike, describe, is_list_of_strings, list_of, question_id_of, wait_limit
+from divebook.text.arguments import (
+    DurationLike,
+    describe,
+    is_list_of_strings,
+    list_of,
+    question_id_of,
+    suggest_in_methods,
+    wait_limit,
+)
 from divebook.text.passwords import looks_secret
 from divebook.text.path_arguments import as_path
 from divebook.text.redaction import one_line, shared
@@ -125,6 +133,7 @@ MAX_STANDING = 140
 """Maximum number of characters of `standing`."""
 
 
+@suggest_in_methods
 class Run(Shown, FramedLog, Generic[R_co]):
     """One run of a workflow, live or past: its state and results, and methods to wait for it, answer, resume, fork or
     cancel it.

@@ -51,7 +51,14 @@ from divebook.runtime.waiting import timer_seconds, workflow_code
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
 from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
-from divebook.text.arguments import DurationLike, describe, require_string, seconds_of
+from divebook.text.arguments import (
+    DurationLike,
+    describe,
+    misspelt_argument,
+    require_string,
+    seconds_of,
+    suggest_arguments,
+)
 from divebook.workspaces.shell import ShellResult
 
 # --- call tasks ------------------------------------------------------------------------------------------------------
@@ -285,7 +292,13 @@ def _remembered_call(method: F) -> F:
 
     @functools.wraps(method)
     def wrapper(context: Context, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-        return context._remember(f"ctx.{method.__name__}()", method(context, *args, **kwargs))  # noqa: SLF001
+        try:
+            call = method(context, *args, **kwargs)
+        except TypeError:
+            if (unexpected := misspelt_argument(method, kwargs)) is not None:
+                raise unexpected from None
+            raise
+        return context._remember(f"ctx.{method.__name__}()", call)  # noqa: SLF001
 
     return cast("F", wrapper)
 
@@ -773,6 +786,7 @@ class Context:
     def agent(self, agent: Agent[T]) -> AgentHandle[T]: ...
     @overload
     def agent(self, agent: str) -> AgentHandle[Any]: ...
+    @suggest_arguments
     def agent(self, agent: Agent[Any] | str) -> AgentHandle[Any]:
         """Return a handle of an agent, which asks it: ``await ctx.agent("critic").run("Is this good? ...")``.
 
@@ -798,6 +812,7 @@ class Context:
             answer = await self._ask_agent(self._context, name, task)
         return opened(answer.value)
 
+    @suggest_arguments
     def workspace(self, name: str | None = None) -> WorkspaceHandle:
         """Return a workspace by name, by default the workspace of the workflow.
 
@@ -817,6 +832,7 @@ class Context:
         action = replace(WORKSPACE_ACTIONS[name], workspace=workspace)
         return await self._perform(name, lambda: call(self._context, action, parameters, key), key)
 
+    @suggest_arguments
     def emit(self, name: str, data: Any = None) -> None:
         """Record an application event in the log, once, even if the function runs again. `Run.subscribe`, frames
         and timelines include application events.

@@ -69,20 +69,41 @@ def suggest_arguments(target: C) -> C:
     def call(*arguments: Any, **options: Any) -> Any:
         try:
             return function(*arguments, **options)
-        except TypeError:
+        except BaseException as error:
             # Examined only after an error, so that a correct call costs nothing more. An error of the body passes.
-            kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-            parameters = inspect.signature(target).parameters.values()
-            names = [parameter.name for parameter in parameters if parameter.kind in kinds]
-            unknown = next((name for name in options if name not in names), None)
-            if unknown is None or any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
-                raise
-            raise unexpected_argument(target.__name__, unknown, names) from None
+            unexpected = misspelt_argument(target, options) if isinstance(error, TypeError) else None
+            if unexpected is not None:
+                raise unexpected from None
+            # Without this frame, which says nothing to people. `raise` adds no other one.
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+            raise
 
     if not is_class:
         return cast("C", call)
     target.__init__ = call  # type: ignore[method-assign]
     return target
+
+
+def suggest_in_methods(target: type[T]) -> type[T]:
+    """Return a public class, in whose public methods `suggest_arguments` is applied. Use it as a decorator."""
+    for name, method in list(vars(target).items()):
+        # Without parameters beside `self`, there is nothing to suggest.
+        if not name.startswith("_") and inspect.isfunction(method) and len(inspect.signature(method).parameters) > 1:
+            setattr(target, name, suggest_arguments(method))
+    return target
+
+
+def misspelt_argument(function: Callable[..., Any], options: Mapping[str, object]) -> TypeError | None:
+    """Return the error that names the parameter of a public function or class that was meant by an unknown keyword
+    argument in `options`. Return None if all are known.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    names = [parameter.name for parameter in parameters if parameter.kind in kinds and parameter.name != "self"]
+    unknown = next((name for name in options if name not in names), None)
+    return None if unknown is None else unexpected_argument(function.__name__, unknown, names)
 
 
 def require_string(value: object, name: str) -> None:
