@@ -813,15 +813,15 @@ class Control:
             first_commit = Future[None]()
             self._inherit_queue(driver, child.parent)
             driver.begin(self.dependencies, first_commit)
-            beginning = _begun(driver, first_commit)
+            beginning = _after_first_commit(driver, first_commit)
 
         async def follow() -> Driver:
-            begun = await beginning
+            child_driver = await beginning
             # Another process may have ended the parent while the child was written, without seeing the child
             # (tests/runtime/cancelled_trees.py).
             if await work(lambda: has_ended(self.store, child.parent)):
-                await work(lambda: self.cancel_with_parent(begun))
-            return begun
+                await work(lambda: self.cancel_with_parent(child_driver))
+            return child_driver
 
         # A task of its own: the code of the parent, which waits for it, may be cancelled at any moment, for example
         # because it has lost its lease (test_a_child_that_begins_while_its_parent_is_cancelled_elsewhere_ends_with_it).
@@ -1175,7 +1175,7 @@ def _exceeded(name: str, record: ExecutionRecord, limit: int, reason: str) -> Bo
     )
 
 
-async def _begun(driver: Driver, first_commit: Future[None]) -> Driver:
+async def _after_first_commit(driver: Driver, first_commit: Future[None]) -> Driver:
     """Return the driver of an execution once its first events are in the store, or its drive has ended without them,
     for example because the store refuses them.
     """
