@@ -278,7 +278,9 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     return f"did you mean {match!r}?" if match else None
 
 
-def missing_attribute(owner: object, name: str, replacements: Mapping[str, str] | None = None) -> AttributeError:
+def missing_attribute(
+    owner: object, name: str, replacements: Mapping[str, str] | None = None, elsewhere: Mapping[str, str] | None = None
+) -> AttributeError:
     """Return the error for an attribute that an object lacks, to be raised by ``__getattr__``. It names the replacement
     of a former name, else the most similar attribute.
 
@@ -286,10 +288,14 @@ def missing_attribute(owner: object, name: str, replacements: Mapping[str, str] 
     ----------
     replacements
         What to write in place of each former name.
+    elsewhere
+        What to write for names that the object never had, and that are similar to others of it by chance.
     """
     kind = type(owner).__name__
     if replacements and name in replacements:
         return AttributeError(f"{kind} has no {name!r} any more; write {replacements[name]}")
+    if elsewhere and name in elsewhere:
+        return AttributeError(f"{kind} has no attribute {name!r}; write {elsewhere[name]}")
     hint = did_you_mean(name, [member for member in dir(type(owner)) if not member.startswith("_")])
     # Without `name` and `obj`, from which Python would make the same hint, but only in a traceback.
     return AttributeError(f"{kind} has no attribute {name!r}{f'; {hint}' if hint else ''}")

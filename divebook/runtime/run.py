@@ -129,6 +129,13 @@ REMOVED: Mapping[str, str] = {
     "unused_answers": "run.internals.options.answers.unused",
 }
 """Replacement of each removed name of `Run`, as the error shows it."""
+_ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("duration", "elapsed"), "run.inspect().duration"),
+    "cost": "run.usage.cost",
+    "tokens": "run.usage",
+    "logs": "run.events",
+}
+"""Names that people look for in `Run`, and what to write for each."""
 MAX_STANDING = 140
 """Maximum number of characters of `standing`."""
 
@@ -186,7 +193,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
     if not TYPE_CHECKING:  # a type checker would accept any name otherwise
 
         def __getattr__(self, name: str) -> Any:
-            raise missing_attribute(self, name, REMOVED)
+            raise missing_attribute(self, name, REMOVED, _ELSEWHERE)
 
     def _handle(self, driver: Driver) -> Run:
         """Return this handle if it has this driver, else a handle of the other execution."""

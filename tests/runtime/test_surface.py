@@ -10,6 +10,7 @@ from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.definitions.reader import read_definitions
 from divebook.definitions.step import ContentEntry
 from divebook.errors import DefinitionError, NotFoundError
+from divebook.runtime.run import _ELSEWHERE
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import cut
@@ -170,3 +171,12 @@ def test_a_jpg_is_a_jpeg(tmp_path):
     (tmp_path / "photo.jpg").write_bytes(b"x")
     (block,) = build_content([ContentEntry(path="photo.jpg")], Sources(tmp_path))
     assert block["source"]["media_type"] == "image/jpeg"
+
+
+@pytest.mark.parametrize("name", sorted(_ELSEWHERE))
+def test_a_name_that_people_look_for_in_a_run_leads_to_its_place(name):
+    run = environment(Workflow("w", [Step("s", script="1")])).start("w").wait(20)
+    with pytest.raises(AttributeError, match=f"Run has no attribute '{name}'; write run") as raised:
+        getattr(run, name)
+    place = str(raised.value).partition("write ")[2]
+    assert eval(place, {"run": run}) is not None
