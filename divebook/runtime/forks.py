@@ -358,15 +358,14 @@ def _shared_state(store: EventStore, execution_id: str, at: int) -> ExecutionSta
     """Return the state of a fork after the last event up to `at` that it shares with its source. Return None if the
     execution is not a fork, or if the source was deleted, or was replaced by another execution of its id.
     """
-    opened = store.record(execution_id).opened
-    (opening,) = store.read(execution_id, opened - 1, 1)
-    if not isinstance(opening.data, catalog.ExecutionForked):
-        return None
-    source = opening.data.source
-    end = min(at, opening.data.at)
     try:
+        forked = recorded_openings(execution_id, store)[-1].data
+        if not isinstance(forked, catalog.ExecutionForked):
+            return None
+        source = forked.source
+        end = min(at, forked.at)
         last_events = [store.read(name, end - 1, 1) for name in (execution_id, source)]
-    except StoreError:
+    except StoreError:  # damage is found when the log is read
         return None
     # Events have ids of their own, so the same last event proves that all are the same.
     shared, events_of_source = ([event.id for event in events] for events in last_events)
