@@ -4,6 +4,7 @@ answer, or a single model request without that loop.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic_ai
 from pydantic import ValidationError
-from pydantic_ai.capabilities import ModelFallback
+from pydantic_ai.capabilities import AbstractCapability, CombinedCapability, ModelFallback
 from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import ModelRetry, UnexpectedModelBehavior, UsageLimitExceeded
 from pydantic_ai.messages import (
@@ -263,6 +264,7 @@ class AgentLoop:
                 retries=agent.definition.corrections,
                 capabilities=[*agent.capabilities, durability],
             )
+            library._root_capability = DefinedHooks.of(library._root_capability)  # noqa: SLF001 - see its class
             if may_keep:
                 self._cache.keep_agent(agent, model, library_tools, library)
         settings = settings_of(agent.definition)
@@ -294,6 +296,71 @@ class AgentLoop:
         )
         settings = ModelSettings(max_retries=0)  # divebook retries, so that the log has each attempt
         return {"library": agent.library, "model": model, "capabilities": [durability], "model_settings": settings}
+
+
+HOOKS = (
+    *("before_run", "wrap_run", "after_run", "before_node_run", "wrap_node_run", "after_node_run"),
+    *("prepare_tools", "prepare_output_tools"),
+    *("before_model_request", "prepare_model_request", "wrap_model_request", "after_model_request"),
+    *("before_tool_validate", "wrap_tool_validate", "after_tool_validate"),
+    *("before_tool_execute", "wrap_tool_execute", "after_tool_execute"),
+    *("before_output_validate", "wrap_output_validate", "after_output_validate"),
+    *("before_output_process", "wrap_output_process", "after_output_process"),
+)
+"""Hooks of capabilities that do nothing by default: they return what they get, or call their handler."""
+
+
+class DefinedHooks(CombinedCapability[Any]):
+    """All capabilities of an agent, of which each hook calls only those that define it.
+
+    pydantic-ai calls all hooks of all capabilities, each with a new copy of the run context: of an agent that has no
+    capabilities of its user, some 60 copies a request, of which 8 are needed (``python -m benchmarks.calls``). The
+    order and the run contexts of hooks that are defined stay the same
+    (test_capabilities_get_the_hooks_that_they_define_as_without_divebook).
+    """
+
+    _by_hook: tuple[Sequence[AbstractCapability[Any]], dict[str, CombinedCapability[Any]]]
+
+    @classmethod
+    def of(cls, combined: CombinedCapability[Any]) -> CombinedCapability[Any]:
+        """Return a copy of the capabilities of an agent whose hooks call only those that define them. If this version
+        of pydantic-ai keeps them under another private name, return them unchanged.
+        """
+        if type(combined) is not CombinedCapability or not hasattr(combined, "_dispatch"):
+            return combined
+        defined = copy.copy(combined)
+        defined.__class__ = cls
+        return defined
+
+    def _defining(self, hook: str) -> CombinedCapability[Any]:
+        """Return the capabilities that define a hook, in their order."""
+        dispatch, by_hook = vars(self).get("_by_hook", (None, {}))
+        # A run may have a copy with other capabilities, which begins with the entries of its original.
+        if dispatch is not self._dispatch:
+            by_hook = {}
+            self._by_hook = self._dispatch, by_hook
+        if hook not in by_hook:
+            default = getattr(AbstractCapability, hook)
+            defining = [
+                each for each in self._dispatch if getattr(type(each), hook) is not default or hook in vars(each)
+            ]
+            by_hook[hook] = copy.copy(self)
+            by_hook[hook].__class__ = CombinedCapability
+            by_hook[hook]._dispatch = defining  # noqa: SLF001 - no public name has the order of hooks
+        return by_hook[hook]
+
+
+def _calling_defined(hook: str) -> Any:
+    call = getattr(CombinedCapability, hook)
+
+    def run(self: DefinedHooks, *arguments: Any, **options: Any) -> Any:
+        return call(self._defining(hook), *arguments, **options)
+
+    return run
+
+
+for _hook in HOOKS:
+    setattr(DefinedHooks, _hook, _calling_defined(_hook))
 
 
 class LastRound(RequestRule):

@@ -724,10 +724,13 @@ def _copy_of_content(value: Any) -> Any:
         return tuple(map(_copy_of_content, value)) if type(value) is tuple else value
     if type(container) is list:
         return [item if type(item) in _ATOMS else _copy_of_content(item) for item in container]
+    copied = {name: item if type(item) in _ATOMS else _copy_of_content(item) for name, item in container.items()}
     # A dict. Otherwise the container is the `__dict__` of a dataclass.
     if container is value:
-        return {name: item if type(item) in _ATOMS else _copy_of_content(item) for name, item in container.items()}
-    return type(value), {name: _copy_of_content(item) for name, item in container.items() if name not in UNSTABLE}
+        return copied
+    for name in UNSTABLE:
+        copied.pop(name, None)
+    return type(value), copied
 
 
 def _container(value: Any) -> Any:

@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow
-from divebook.agents.agent_loop import ANSWER_NOW
+from divebook.agents.agent_loop import ANSWER_NOW, HOOKS
 from divebook.agents.durability import Backend
 from divebook.definitions.functions import workflow
 from divebook.definitions.reader import definitions_from
@@ -261,3 +261,50 @@ def test_the_operations_of_requests_are_bound_once(monkeypatch):
     monkeypatch.setattr(Backend, "bind", noted)
     schemas_sent([])
     assert bound.count("ModelRequestId") == 2  # one for plain requests, one for streamed ones
+
+
+class EveryHook(AbstractCapability):
+    """A capability that notes each hook with which it is called."""
+
+    def __init__(self):
+        self.called = []
+
+
+def noted(hook):
+    inherited = getattr(AbstractCapability, hook)
+
+    async def run(self, ctx, *arguments, **options):
+        self.called.append((hook, ctx.run_step, ctx.capability_active))
+        return await inherited(self, ctx, *arguments, **options)
+
+    return run
+
+
+for _hook in HOOKS:
+    setattr(EveryHook, _hook, noted(_hook))
+
+
+def test_capabilities_get_the_hooks_that_they_define_as_without_divebook():
+    def answer(messages, info):
+        is_first = len(messages) == 1
+        output = ToolCallPart(info.output_tools[0].name, {"response": {"owl": 1}})
+        return ModelResponse([ToolCallPart("look", {"name": "owl"}) if is_first else output])
+
+    noting, plain = EveryHook(), EveryHook()
+    options = {"model": FunctionModel(answer), "tools": [Eager().look]}
+    agent = Agent("a", output=dict[str, int], capabilities=[noting], **options)
+    assert environment(ASK, agents=[agent]).start("ask").wait(20).variables == {"birds": {"owl": 1}}
+    library = pydantic_ai.Agent(name="a", output_type=dict[str, int], capabilities=[plain], **options)
+    assert library.run_sync("Which birds?").output == {"owl": 1}
+    assert noting.called == plain.called
+    assert {hook for hook, *_ in plain.called} == set(HOOKS)
+
+
+def test_a_hook_that_no_capability_defines_costs_no_copy_of_the_run_context(monkeypatch):
+    """pydantic-ai copies it for each capability in `_dispatch`, a private name that `DefinedHooks` narrows."""
+    called = []
+    for hook in HOOKS:
+        monkeypatch.setattr(AbstractCapability, hook, noted(hook))
+    monkeypatch.setattr(AbstractCapability, "called", called, raising=False)
+    schemas_sent([])
+    assert called == []
