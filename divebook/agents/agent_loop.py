@@ -49,7 +49,7 @@ from divebook.agents.running_turn import CALL, TURN, AgentTurn
 from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.agents.server_tools import discover_tools
-from divebook.agents.signatures import library_tool, output_type, text_of_output
+from divebook.agents.signatures import is_readable, library_tool, output_type, plain_result, text_of_output
 from divebook.agents.turn import SPENT, AgentTask, StepTurn
 from divebook.agents.turn_compatibility import (
     OriginalTurn,
@@ -334,6 +334,7 @@ class DefinedHooks(CombinedCapability[Any]):
 
     def _defining(self, hook: str) -> CombinedCapability[Any]:
         """Return the capabilities that define a hook, in their order."""
+        by_hook: dict[str, CombinedCapability[Any]]
         dispatch, by_hook = vars(self).get("_by_hook", (None, {}))
         # A run may have a copy with other capabilities, which begins with the entries of its original.
         if dispatch is not self._dispatch:
@@ -538,7 +539,10 @@ async def _call(tool: ToolFunction, arguments: Mapping[str, Any]) -> Any:
     """
     call = CALL.get()
     assert call is not None  # noqa: S101 - the guard around all tools has set it
-    return await call.turn.context.invoke(tool, arguments, key=call.key)
+    result = await call.turn.context.invoke(tool, arguments, key=call.key)
+    # pydantic-ai inspects every result. The function has been called then, so that a result which raises an error on
+    # inspection is converted.
+    return result if is_readable(result) else plain_result(result)
 
 
 def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[UserContent]]:

@@ -27,14 +27,15 @@ the budget admits the request; wait for a slot of the model's request limiter; r
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 from collections import Counter
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import pydantic_ai
 from pydantic import ValidationError
@@ -83,8 +84,8 @@ from divebook.agents.request_record import (
     Described,
     RequestRecord,
     RequestToSend,
+    as_raised,
     concise,
-    errors_as_raised,
     plain_json,
     response_of,
     with_cleaned_text,
@@ -92,12 +93,23 @@ from divebook.agents.request_record import (
     with_values,
 )
 from divebook.agents.requests import RequestRule, complete_response, record_request, stream_response
-from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, count_spent, present, watched
+from divebook.agents.running_turn import (
+    CALL,
+    INSIDE,
+    TURN,
+    WRITE,
+    AgentTurn,
+    CallPlace,
+    count_spent,
+    present,
+    state_of,
+    warn_of_change,
+)
 from divebook.agents.server_tools import InputRequired, answer_questions
 from divebook.agents.signatures import ToolNames, is_readable, plain_result, shortened
 from divebook.agents.turn import SPENT, side_by_side
 from divebook.definitions.resources import IF_DESTRUCTIVE
-from divebook.definitions.tools import MOST, ToolFunction
+from divebook.definitions.tools import MOST
 from divebook.documents.policy import Policy
 from divebook.engine.approvals import Denied, ToolCall, embedded, is_same
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, CACHED_RESPONSE, TOOL_CALL, TOOL_DISCOVERY, Write
@@ -108,6 +120,7 @@ from divebook.questions.question import CLARIFICATION
 from divebook.questions.wording import result_of_tool
 from divebook.text.redaction import logger, shared
 
+_NOTHING = nullcontext()
 USUAL = {"kind": "tool_return"}
 """Field that nearly every result of a call has. The log leaves it out."""
 
@@ -148,6 +161,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         self._rules = rules
         self._is_alone = is_alone
         self._model_operations: Any = None
+        self._guards: Any = None
 
     engine_spec = DurabilityEngineSpec(
         engine_name=ENGINE,
@@ -215,6 +229,39 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
             # pydantic-ai refuses models that are not registered, and has no method that registers one during a run.
             self._models_by_id[model_id] = turn.fallbacks[model_id] = model
         return model
+
+    # --- operations ------------------------------------------------------------------------------------------------
+    # pydantic-ai's parts for engines whose operations run in other processes, where those of divebook do not.
+
+    def _durable_run_context(self, ctx: RunContext[Any]) -> RunContext[Any]:
+        """Return a copy of a run context for code inside an operation, which may neither add messages to the run nor
+        cancel it. The objects that refuse this have no state, and are made once.
+        """
+        if self._guards is None or type(ctx) is not RunContext:
+            guarded = super()._durable_run_context(ctx)
+            self._guards = guarded.pending_messages, guarded._cancellation  # noqa: SLF001 - no public names
+            return guarded
+        guarded = copy.copy(ctx)
+        guarded.pending_messages, guarded._cancellation = self._guards  # noqa: SLF001
+        return guarded
+
+    def _tool_run_context_scope(self, ctx: RunContext[Any]) -> AbstractContextManager[RunContext[Any]]:  # type: ignore[override]
+        """Return the context manager in which a tool is called, without the one that pydantic-ai has around it for
+        engines that change it.
+        """
+        return self._durable_run_context_scope(ctx)
+
+    def _tool_call_payload_errors(self, tool_name: str) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Return a context manager that does nothing: errors of recorded calls have the right class already."""
+        del tool_name
+        return _NOTHING
+
+    def _request_policy_scope(self, ctx: RunContext[Any]) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Return a context manager that does nothing: the policy of the telemetry is a context variable, which requests
+        see that are sent in the context of their run.
+        """
+        del ctx
+        return _NOTHING
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -390,6 +437,8 @@ class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
     recorded under a key within the turn, and runs only once.
     """
 
+    _sets_scope: ClassVar[bool] = False
+
     def __init__(self, operation: DurableOperation[Any, Any, Any]) -> None:
         self._operation = operation
 
@@ -406,7 +455,8 @@ class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
         # Without a turn, an agent that runs inside is not recorded: its work is part of this operation's result.
         tokens = TURN.set(None), INSIDE.set(name)
         try:
-            with durable_unit_scope():
+            # Requests set the scope themselves.
+            with _NOTHING if self._sets_scope else durable_unit_scope():
                 return await self._operation.handler(params)
         finally:
             TURN.reset(tokens[0])
@@ -417,6 +467,8 @@ class BoundRequest(_BoundOperation):
     """Callable through which pydantic-ai makes a model request, so that the request becomes a recorded operation.
     `Backend.bind` creates it.
     """
+
+    _sets_scope = True
 
     async def __call__(self, params: ModelRequestParams, *, config: object | None = None) -> ModelResponse:
         """Return the recorded response to a model request; if the log has none, send the request."""
@@ -432,7 +484,8 @@ class BoundRequest(_BoundOperation):
         # Before anything is recorded or sent, because a changed agent must not add to the turn.
         if turn.compatibility is not None:
             await turn.compatibility.check(request)
-        if turn.context.recorded_type(request.key) is not None:
+        recorded_type = turn.context.recorded_type(request.key)
+        if recorded_type is not None:
             recorded_parameters, _ = await turn.context.recorded_start(request.key)
             request = request._replace(parameters=with_recorded_limits(request.parameters, recorded_parameters))
         # A setting is present only if it has changed. Only then are its definitions counted again, which is slow.
@@ -449,7 +502,8 @@ class BoundRequest(_BoundOperation):
             return concise(with_cleaned_text(plain, partial(turn.without_credentials, what="an answer of its model")))
 
         sent = RequestToSend(request.number, model_name, model, params)
-        payload = await _from_other_source(turn, request, sent)
+        has_other_source = turn.context.response_source is not None or recorded_type is not None
+        payload = await _from_other_source(turn, request, sent) if has_other_source else None
         if payload is None:
             payload = await _request_model(turn, request, params, call)
             # Only a new response is stored: a replay must not renew the age of an old one.
@@ -464,7 +518,8 @@ class BoundRequest(_BoundOperation):
         """
         names = ToolNames.of(params.model_request_parameters, request.called_tools)
         if names is None:
-            return cast("ModelResponse", await self._run_operation(params, request.key))
+            response: ModelResponse = await self._run_operation(params, request.key)
+            return response
         # The names of streamed parts contain the name of their tool, which is restored on the way to the listener.
         write = WRITE.get()
         token = WRITE.set(None if write is None else names.written(write))
@@ -478,7 +533,8 @@ def _model_of(turn: AgentTurn, params: ModelRequestParams) -> Model[Any]:
     """Return the model that a request is sent to. Its price and its request limiter apply to the request."""
     # The run context has the model of the agent, also for a request to one of its fallbacks.
     fallback = None if params.model_id is None else turn.fallbacks.get(params.model_id)
-    return cast("Model[Any]", params.run_context.model) if fallback is None else fallback
+    model: Model[Any] = params.run_context.model  # type: ignore[assignment]  # never one for real-time sessions
+    return model if fallback is None else fallback
 
 
 _Call: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
@@ -499,16 +555,22 @@ async def _request_model(
         finally:
             WRITE.reset(token)
 
-    with turn.context.calling(), errors_as_raised():
-        recorded = await record_request(
-            partial(turn.request, key=request.key, retry=turn.retry, setting=request.setting),
-            request.parameters,
-            _model_of(turn, params),
-            call,
-            streamed=streamed,
-            tokens=request.tokens + turn.definitions,
-            settings=params.model_settings,
-        )
+    try:
+        with turn.context.calling():
+            recorded = await record_request(
+                partial(turn.request, key=request.key, retry=turn.retry, setting=request.setting),
+                request.parameters,
+                _model_of(turn, params),
+                call,
+                streamed=streamed,
+                tokens=request.tokens + turn.definitions,
+                settings=params.model_settings,
+            )
+    except OperationError as error:
+        raised = as_raised(error)
+        if raised is error:  # an error must not become its own cause
+            raise
+        raise raised from error
     payload: dict[str, Any] = opened(recorded)
     return payload
 
@@ -570,8 +632,11 @@ class BoundCall(_BoundOperation):
         async def call() -> Any:
             nonlocal executed
             executed = True
-            with watched(params.ctx.deps, place.turn, params.name):
-                return await self._make_call(place, params)
+            state = state_of(params.ctx.deps, place.turn, params.name)
+            payload = await self._make_call(place, params)
+            if state is not None:
+                warn_of_change(params.ctx.deps, state, place.turn, params.name)
+            return payload
 
         try:
             payload = await _recorded_call(place, params, call, config)
@@ -593,7 +658,9 @@ class BoundCall(_BoundOperation):
         if place.sampled is None:  # otherwise an earlier attempt at the call has failed
             place.sampled = Counter()
         try:
-            outcome = await self._run_operation(_with_readable_result(params), f"tool {params.name}")
+            # The function of a tool of divebook returns readable results (`divebook.agents.agent_loop`).
+            with_readable = params if params.name in turn.tools else _with_readable_result(params)
+            outcome = await self._run_operation(with_readable, f"tool {params.name}")
             if hasattr(outcome, "result"):  # without a result it is a message to the model
                 outcome.result = plain_result(outcome.result)
             payload = self._operation.result_codec.dump(outcome)
@@ -656,12 +723,19 @@ async def _recorded_call(
 
     async def function_call(key: str, more: Mapping[str, Any]) -> Any:
         all_parameters = {**parameters, **more}
-        with _timeouts_for_model(function):
-            operation = turn.context.call(
-                function, params.tool_args, all_parameters, call, key=key, setting=setting, done=returned
-            )
-            place.sampled = None
+        operation = turn.context.call(
+            function, params.tool_args, all_parameters, call, key=key, setting=setting, done=returned
+        )
+        place.sampled = None
+        try:
             payload: dict[str, Any] = opened(await operation)
+        except OperationError as error:
+            # The model gets a timeout as an error message, so that the turn continues. A call that may have taken
+            # effect is resolved with a person before its error gets here. The recorded error has the names of its
+            # classes, not the classes themselves.
+            if function.timeout is None or TimedOutError.__name__ not in (error.error_names or ()):
+                raise
+            raise ToolFailed(f"{function.name} took more than {function.timeout:g} seconds") from error
         # A server may have asked models during the call. If the call is in the log, these requests are not made again.
         spent = payload.pop(SPENT, {})
         if place.sampled is None:
@@ -669,22 +743,6 @@ async def _recorded_call(
         return payload
 
     return await answer_questions(place, function, await function_call(place.key, {}), function_call)
-
-
-@contextmanager
-def _timeouts_for_model(tool: ToolFunction) -> Iterator[None]:
-    """Convert the timeout of a tool call inside the ``with`` block to an error message for the model, so that the turn
-    continues. Other errors stay unchanged.
-
-    A call that may have taken effect is resolved with a person before its error gets here.
-    """
-    try:
-        yield
-    except OperationError as error:
-        # The recorded error has the names of its classes, not the classes themselves.
-        if tool.timeout is None or TimedOutError.__name__ not in (error.error_names or ()):
-            raise
-        raise ToolFailed(f"{tool.name} took more than {tool.timeout:g} seconds") from error
 
 
 def returned(value: Any) -> dict[str, Any]:
@@ -811,7 +869,8 @@ class GuardedToolset(WrapperToolset[Any]):
         token = CALL.set(place)
         try:
             with turn.context.calling():
-                await asyncio.sleep(0)  # lets all calls of one response be counted before one of them can wait
+                if turn.call_counts.total() > 1:
+                    await asyncio.sleep(0)  # lets all calls of one response be counted before one of them can wait
                 return await self._run_operation(turn, place, (name, tool_args, ctx, tool))
         finally:
             CALL.reset(token)

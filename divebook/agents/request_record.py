@@ -16,7 +16,6 @@ from __future__ import annotations
 import base64
 import operator
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import MISSING, fields, replace
 from datetime import datetime
@@ -560,8 +559,11 @@ class _Settings:
         with a hash of the whole setting. Return None if nothing changed.
         """
         instructions = _instructions(messages, parameters)
-        # Equal inputs may hide an edit in place, so the copied content is compared as well.
-        inputs = model, instructions, settings, parameters
+        # The fields of objects are compared, because tools are new objects in each request, and a comparison of objects
+        # calls a function for each of them. Equal inputs may hide an edit in place, so the copied content is compared
+        # as well.
+        tools = {name: [*map(vars, getattr(parameters, name))] for name in ("function_tools", "output_tools")}
+        inputs = model, instructions, settings, {**vars(parameters), **tools}
         if inputs == self._inputs and self._copied_content.is_unchanged():
             return None
         setting = _setting(settings, parameters, instructions, model)
@@ -653,7 +655,8 @@ def _shortened(value: Any, dumped: Mapping[str, Any]) -> dict[str, Any]:
     """Return the dump of an object without fields that have default values, and without fields that differ between
     runs, such as times.
     """
-    default_values = _defaults(cast("Any", type(value)))
+    kind: Any = type(value)
+    default_values = _defaults(kind)
     return {
         name: item
         for name, item in dumped.items()
@@ -843,20 +846,6 @@ MOST_BODY = 8_000
 """Maximum number of recorded characters of a provider's error body."""
 
 
-@contextmanager
-def keepable_errors() -> Iterator[None]:
-    """Remove everything that must not be recorded, such as secrets, from a model error that is raised inside the
-    ``with`` block; see `make_keepable`.
-
-    Headers are removed, because they identify accounts.
-    """
-    try:
-        yield
-    except ModelAPIError as error:
-        make_keepable(error)
-        raise
-
-
 def make_keepable(error: ModelAPIError) -> None:
     """Remove from a model error, in place, everything that must not be recorded: HTTP headers, secrets, and the end of
     a long response body.
@@ -877,27 +866,22 @@ _UNREADABLE = (AttributeError, IndexError, KeyError, TypeError)
 """Errors that adapters of providers raise by accident if a reply lacks an expected part."""
 
 
-@contextmanager
-def readable_replies(model: str) -> Iterator[None]:
-    """Convert the error that pydantic-ai raises for a malformed response of a provider to `UnexpectedModelBehavior`
-    with a clear message.
+def as_recorded(error: BaseException, model: str) -> BaseException:
+    """Return an error of a model request in the form in which it is recorded: that of pydantic-ai for a malformed
+    response of the provider as `UnexpectedModelBehavior` with a clear message, and one of a provider without everything
+    that must not be recorded, such as secrets.
 
     Errors from a user's own model are not converted, because their traceback is more useful.
-
-    Raises
-    ------
-    UnexpectedModelBehavior
-        The reply does not have the expected form.
     """
-    try:
-        yield
-    except _UNREADABLE as error:
-        if not _is_from_adapter(error):
-            raise
-        raise exceptions.UnexpectedModelBehavior(
+    if isinstance(error, _UNREADABLE) and _is_from_adapter(error):
+        return exceptions.UnexpectedModelBehavior(
             f"the reply of {model} cannot be read ({error}). A provider or a filter that withholds an answer sends an "
             "empty list of choices. Try again, or use another Model"
-        ) from error
+        )
+    # Headers are removed, because they identify accounts.
+    if isinstance(error, ModelAPIError):
+        make_keepable(error)
+    return error
 
 
 def _is_from_adapter(error: BaseException) -> bool:
@@ -909,21 +893,7 @@ def _is_from_adapter(error: BaseException) -> bool:
     return module.startswith("pydantic_ai.models.")
 
 
-@contextmanager
-def errors_as_raised() -> Iterator[None]:
-    """Convert the recorded error of a model request, raised inside the ``with`` block, to the class that pydantic-ai
-    raises for a live request. Other errors stay unchanged.
-    """
-    try:
-        yield
-    except OperationError as error:
-        raised = _as_raised(error)
-        if raised is error:  # an error must not become its own cause
-            raise
-        raise raised from error
-
-
-def _as_raised(error: OperationError) -> Exception:
+def as_raised(error: OperationError) -> Exception:
     """Return the recorded error of a model request with an HTTP status as an error of pydantic-ai's class. Return any
     other error unchanged.
 

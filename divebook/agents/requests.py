@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakValueDictionary
@@ -38,11 +38,10 @@ from divebook.agents.clients import REQUEST_LIMITERS, RequestLimiters
 from divebook.agents.models import estimate
 from divebook.agents.request_record import (
     CUT_OFF,
+    as_recorded,
     has_stated_end,
     in_time,
-    keepable_errors,
     plain_response,
-    readable_replies,
     require_whole,
     usage_of,
 )
@@ -120,14 +119,23 @@ async def complete_response(
     name
         Name of the model in errors.
     """
-    # The inner context managers act first: a reply of unexpected form becomes a clear error, the error loses its
-    # headers and secrets, and finally gets the consumption of the failed request.
-    with paid_replies(model), keepable_errors(), readable_replies(name):
+    replies: list[ModelResponse] = []
+    token = _REPLIES.set(replies)
+    try:
         response = await in_time(request, seconds)
         # Noted before the check, so that a reply that is refused as incomplete counts as well.
-        note_reply(response)
+        replies.append(response)
         require_whole(response, agent)
         return plain_response(response, model)
+    # A time limit of the step cancels the request, and takes the consumption from this exception.
+    except BaseException as error:
+        recorded = as_recorded(error, name)
+        add_consumption(recorded, replies, model)
+        if recorded is error:
+            raise
+        raise recorded from error
+    finally:
+        _REPLIES.reset(token)
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
@@ -234,40 +242,30 @@ _REPLIES: ContextVar[list[ModelResponse] | None] = ContextVar("divebook_replies"
 
 def note_reply(response: ModelResponse) -> None:
     """Remember a model response, complete or partial, so that its tokens and cost are counted if the request fails
-    afterwards. Outside of `paid_replies`, do nothing.
+    afterwards. Outside of `complete_response`, do nothing.
     """
     replies = _REPLIES.get()
     if replies is not None:
         replies.append(response)
 
 
-@contextmanager
-def paid_replies(model: Model) -> Iterator[None]:
-    """Add to an error that a model request raises inside the ``with`` block the tokens and cost of the responses
-    received so far, because these responses are billed. `note_reply` collects the responses.
+def add_consumption(error: BaseException, replies: Iterable[ModelResponse], model: Model) -> None:
+    """Add to the error of a model request the tokens and cost of the responses that it has received, because these are
+    billed.
 
     Parameters
     ----------
     model
         The requested model. Its price is used if the price of the replying model is unknown.
     """
-    replies: list[ModelResponse] = []
-    token = _REPLIES.set(replies)
-    try:
-        yield
-    # A time limit of the step cancels the request, and takes the consumption from this exception.
-    except BaseException as error:
-        usage = Counter[str]()
-        for reply in replies:
-            if reply.usage.has_values():
-                usage.update(usage_of(plain_response(reply, model)))
-        del usage["requests"]  # counts answered requests only
-        # The recorder reads this attribute and records it with the failure.
-        if usage:
-            setattr(error, CONSUMED, dict(usage))
-        raise
-    finally:
-        _REPLIES.reset(token)
+    usage = Counter[str]()
+    for reply in replies:
+        if reply.usage.has_values():
+            usage.update(usage_of(plain_response(reply, model)))
+    del usage["requests"]  # counts answered requests only
+    # The recorder reads this attribute and records it with the failure.
+    if usage:
+        setattr(error, CONSUMED, dict(usage))
 
 
 # --- streaming -----------------------------------------------------------------------------------------------------

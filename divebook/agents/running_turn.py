@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any
@@ -359,15 +359,19 @@ Larger or deeper objects are skipped: a scan may take long, and they may contain
 _SCALARS = str, bytes, int, float, complex, type(None)
 
 
-@contextmanager
-def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
-    """Log a warning if a tool call inside the ``with`` block changes the agent's dependencies ``ctx.deps``, because
-    such changes are not recorded. Warn at most once per turn and tool.
+def state_of(deps: Any, turn: AgentTurn, tool: str) -> Any:
+    """Return a copy of the public state of the agent's dependencies ``ctx.deps`` before a tool call, for
+    `warn_of_change`. Return None if there is nothing to compare, or if the turn has a warning about the tool.
     """
     # A copy is compared instead of the object, because tools change the object in place.
-    old_state = None if tool in turn.changing else seen_in(deps)
-    yield
-    new_state = None if old_state is None else seen_in(deps)
+    return None if deps is None or tool in turn.changing else seen_in(deps)
+
+
+def warn_of_change(deps: Any, old_state: Any, turn: AgentTurn, tool: str) -> None:
+    """Log a warning if a tool call has changed the agent's dependencies ``ctx.deps``, because such changes are not
+    recorded. Warn at most once per turn and tool.
+    """
+    new_state = seen_in(deps)
     if new_state not in (None, old_state):
         turn.changing.add(tool)
         _log.warning(

@@ -214,6 +214,9 @@ def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
     """Convert a value to plain JSON data. If this fails for the value as a whole, its items or fields are converted one
     by one.
     """
+    # The usual result. The log holds an ASCII text of this length as it is.
+    if type(value) is str and len(value) < MOST_BYTES and value.isascii():
+        return value
     try:
         data = _ANY.dump_python(value, mode="json", fallback=_converted)
         json.dumps(data, allow_nan=False)  # raises for a number that is not finite

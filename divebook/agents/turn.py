@@ -199,7 +199,7 @@ class StepTurn:
         """Return a context manager that counts a call as running while its ``with`` block runs. A step with a running
         call is not parked, that is, not stopped to be continued when an answer arrives.
         """
-        return self._running_calls.call()
+        return self._running_calls
 
     def open_call(self) -> AbstractContextManager[None]:
         """Return a context manager for a tool call that asks a question while it runs. Until its ``with`` block ends,

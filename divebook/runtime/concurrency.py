@@ -73,14 +73,12 @@ class CallCounter:
         if self._count:
             self._calls.leave()
 
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """Count one call as running inside the `with` block."""
+    def __enter__(self) -> None:
+        """Count one call as running inside the `with` block. Blocks may overlap."""
         self.begin()
-        try:
-            yield
-        finally:
-            self.end()
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
 
 
 class ConcurrentCalls:

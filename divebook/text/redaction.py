@@ -58,6 +58,7 @@ _MOST_PARTS = 200
 _FOLDERS = ("PWD", "OLDPWD")
 BARE = (str, int, float, type(None))
 """Types of values without parts. Most values in a log have one of these types, and are skipped quickly."""
+_NUMBERS = frozenset({int, float, bool, type(None)})
 MAX_SEEN = 2_000
 """Largest number of stored forms of seen secrets (see `Redactor`). Named secrets are all stored."""
 MAX_REMEMBERED = 200
@@ -179,18 +180,22 @@ class Redactor:
 
     def without_named(self, value: Any) -> Any:
         """Hide in plain data only strings that are certainly secrets (from configuration and environment). Text that
-        merely looks like a secret stays.
+        merely looks like a secret stays. Data without a secret are returned themselves.
         """
-        return _everywhere(value, self._named.hidden)
+        texts = _texts_of(value)
+        is_clean = texts is not None and self._named.hidden(texts) is texts
+        return value if is_clean else _everywhere(value, self._named.hidden)
 
     def without_certain(self, value: Any) -> Any:
         """Hide in plain data that will be stored the strings that are certainly secrets, and credentials recognized by
         their form.
 
         Values under the name of a secret stay, such as the token of the next page. Runs that were shown have no
-        influence on the result.
+        influence on the result. Data without such a string are returned themselves.
         """
-        return _everywhere(value, self._certain)
+        texts = _texts_of(value)
+        is_clean = texts is not None and self._named.hidden(texts) is texts and not _signs().search(f"\n{texts}")
+        return value if is_clean else _everywhere(value, self._certain)
 
     def _certain(self, text: str) -> str:
         text = self._named.hidden(text)
@@ -569,6 +574,29 @@ def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
     if hasattr(value, "with_named_parts"):  # a recorded tuple or dataclass
         return value.with_named_parts(lambda _name, part: _everywhere(part, change))
     return [_everywhere(part, change) for part in value] if isinstance(value, list) else value
+
+
+def _texts_of(value: Any) -> str | None:
+    """Return all strings in plain data, one a line, so that a single search shows whether any of them has a secret.
+    Return None for data with parts that are not plain.
+    """
+    texts: list[str] = []
+    return "\n".join(texts) if _add_texts([value], texts) else None
+
+
+def _add_texts(parts: Iterable[Any], texts: list[str]) -> bool:
+    """Add the strings in parts of plain data to a list. Return False if a part is not plain."""
+    # Strings are added without a call for each of them, which would take most of the time.
+    for part in parts:
+        kind = type(part)
+        if kind is str:
+            texts.append(part)
+        elif kind is list or kind is dict:
+            if not _add_texts(part if kind is list else (*part, *part.values()), texts):
+                return False
+        elif kind not in _NUMBERS:
+            return False
+    return True
 
 
 def _without_forms(text: str) -> str:

@@ -1,17 +1,21 @@
 """The last round of a turn, and turns that end without an answer."""
 
+import asyncio
 import re
 
 import pydantic_ai
 import pytest
 from pydantic import BaseModel
 from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.durable_exec import BaseDurabilityCapability
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.tools import RunContext
 
 from divebook import Agent, Step, Workflow
 from divebook.agents.agent_loop import ANSWER_NOW, HOOKS
-from divebook.agents.durability import Backend
+from divebook.agents.durability import Backend, DivebookDurability
 from divebook.definitions.functions import workflow
 from divebook.definitions.reader import definitions_from
 from divebook.definitions.resources import AgentDefinition
@@ -263,6 +267,32 @@ def test_the_operations_of_requests_are_bound_once(monkeypatch):
     assert bound.count("ModelRequestId") == 2  # one for plain requests, one for streamed ones
 
 
+def test_the_private_parts_of_pydantic_ai_that_are_replaced_still_exist():
+    replaced = {name for name in vars(DivebookDurability) if name.startswith("_") and not name.startswith("__")}
+    own = {"_turn_of_run", "_warn_unrecorded", "_abc_impl"}
+    assert {name for name in replaced - own if not hasattr(BaseDurabilityCapability, name)} == set()
+
+
+def test_a_tool_can_neither_enqueue_messages_nor_cancel_its_run():
+    """A replay, which does not call the tool, would have neither."""
+    refused = []
+
+    def look(ctx: RunContext[None], name: str) -> str:
+        for refuse in (lambda: ctx.enqueue("more"), ctx.cancel):
+            with pytest.raises(UserError) as error:
+                refuse()
+            refused.append(str(error.value).partition("`")[2].partition("`")[0])
+        return name
+
+    def answer(messages, info):
+        is_early = len(messages) < 5
+        return ModelResponse([ToolCallPart("look", {"name": "owl"})] if is_early else [TextPart("many")])
+
+    library = pydantic_ai.Agent(FunctionModel(answer), name="a", tools=[look])
+    assert environment(ASK, agents=[Agent.of(library)]).start("ask").wait(20).variables == {"birds": "many"}
+    assert refused == ["ctx.enqueue()", "cancel"] * 2
+
+
 class EveryHook(AbstractCapability):
     """A capability that notes each hook with which it is called."""
 
@@ -295,7 +325,7 @@ def test_capabilities_get_the_hooks_that_they_define_as_without_divebook():
     agent = Agent("a", output=dict[str, int], capabilities=[noting], **options)
     assert environment(ASK, agents=[agent]).start("ask").wait(20).variables == {"birds": {"owl": 1}}
     library = pydantic_ai.Agent(name="a", output_type=dict[str, int], capabilities=[plain], **options)
-    assert library.run_sync("Which birds?").output == {"owl": 1}
+    assert asyncio.run(library.run("Which birds?")).output == {"owl": 1}
     assert noting.called == plain.called
     assert {hook for hook, *_ in plain.called} == set(HOOKS)
 

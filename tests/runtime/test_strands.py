@@ -14,11 +14,11 @@ def test_a_call_that_waits_for_the_others_can_be_cancelled_with_them(names):
         under_way = CallCounter(strands)
 
         async def busy():
-            with under_way.call():
+            with under_way:
                 await asyncio.Event().wait()
 
         async def last():
-            with under_way.call():
+            with under_way:
                 await asyncio.sleep(0)
                 await strands.alone()
 

@@ -128,7 +128,7 @@ async def _called(
         told: dict[str, Any] = {"key": key, "attempt": failures, "repeatable": plan.repeatable, "within": holder}
         return await around.operation(TOOL_CALL, parameters, make, **told)
 
-    with under_way.call():
+    with under_way:
         return await around.retried(key, plan.retry, attempt)
 
 

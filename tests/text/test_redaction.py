@@ -10,7 +10,7 @@ from divebook.events.values import normalize
 from divebook.text import redaction
 from divebook.text.passwords import REDACTED as HIDDEN
 from divebook.text.passwords import looks_secret
-from divebook.text.redaction import MARKED, Redactor, cut, one_line
+from divebook.text.redaction import MARKED, Redactor, _everywhere, cut, one_line
 from tests.text.shapes import shapes
 
 
@@ -267,3 +267,31 @@ def test_secrets_in_recorded_tuples_mappings_and_instances_are_known_and_hidden(
     assert "correct horse battery" not in readable(clean)
     assert "k7d0-99-a1b2-c3" not in readable(clean)
     assert "correct horse battery" not in redactor.text("it is correct horse battery")
+
+
+def test_data_without_secrets_are_returned_and_others_as_each_text_of_them_would_be():
+    """A single search in all texts decides whether each of them is searched."""
+    redactor = Redactor(["k7-41c9-of-this-test"])
+    redactor.know("k7-41c9-of-this-test")
+    texts = [
+        "a word",
+        "",
+        "k7-41c9-of-this-test",
+        f"ghp_{'a' * 36}",
+        "sk",
+        "A" * 300,
+        "x\nghp",
+        "k7-41c9",
+        "-of-this-test",
+    ]
+    values = [*texts, 1, None, True, 0.5, texts, {text: text for text in texts}, [{"a": [{"b": texts}]}], {1: texts}]
+    values += [[value] for value in texts] + [{"content": value} for value in texts] + [(texts[2],), {"a": {3}}]
+    for value in values:
+        for hide, change in (
+            (redactor.without_named, redactor._named.hidden),
+            (redactor.without_certain, redactor._certain),
+        ):
+            expected = _everywhere(value, change)
+            assert hide(value) == expected
+    clean = [{"a": ["word", 1, None, True]}]
+    assert redactor.without_certain(clean) is clean
