@@ -7,7 +7,7 @@ import copy
 import importlib
 import operator
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import ModuleType
@@ -111,6 +111,7 @@ class LibraryCache:
     """
 
     def __init__(self) -> None:
+        self._made: dict[Hashable, tuple[list[Any], ToolFunction]] = {}
         self._tools: dict[str, _ToolEntry] = {}
         self._agents: dict[str, _AgentEntry] = {}
 
@@ -119,9 +120,19 @@ class LibraryCache:
         means another type by now, such as a class that a cell has defined again.
         """
         entry = self._tools.get(tool.name)
-        if entry is None or entry.tool is not tool or entry.hints != _hints_for_schema(tool):
+        if entry is None or not _is_same(entry.tool, tool) or entry.hints != _hints_for_schema(tool):
             return None
         return entry.library_tool
+
+    def made(self, key: Hashable, inputs: list[Any], make: Callable[[], ToolFunction]) -> ToolFunction:
+        """Return a function that is made for an agent in each turn, such as that of a built-in tool, as in an earlier
+        turn if all its inputs are equal. Then its form of pydantic-ai is kept as well.
+
+        The newest one of each key is kept.
+        """
+        if key not in self._made or self._made[key][0] != inputs:
+            self._made[key] = inputs, make()
+        return self._made[key][1]
 
     def keep_tool(self, tool: ToolFunction, library_tool: Any) -> None:
         """Keep the tool of pydantic-ai that was made from `tool`. A tool that runs inside its turn is not kept, because
@@ -147,8 +158,16 @@ class LibraryCache:
 
     def clear(self) -> None:
         """Forget all of them."""
+        self._made.clear()
         self._tools.clear()
         self._agents.clear()
+
+
+def _is_same(tool: ToolFunction, other: ToolFunction) -> bool:
+    """Return True if two tools call the same function with equal options: each turn makes a new tool if it has limits
+    or a workspace of the agent.
+    """
+    return tool is other or (tool.function is other.function and tool == other)
 
 
 class _ToolEntry(NamedTuple):

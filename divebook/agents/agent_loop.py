@@ -100,7 +100,8 @@ async def run_turn(  # noqa: PLR0917 - the arguments of `Agent.turn`
     """Run one turn of an agent and return the turn's result; see `Agent.turn`."""
     # A tool without a workspace of its own works in the workspace of the agent.
     local_tools = [tool.inside(agent.definition.workspace) for tool in (*tools, *agent.tools)]
-    server_tools, notes = await discover_tools(context, agent.definition, servers, [tool.name for tool in local_tools])
+    names = [tool.name for tool in local_tools]
+    server_tools, notes = await discover_tools(context, agent.definition, servers, names, services.library_cache)
     # An agent of `Agent.of` has its own instructions, which pydantic-ai adds to each request.
     instructions = agent.instructions(context.started_at) if agent.library is None else ""
     instructions = "\n\n".join(filter(None, (instructions, notes)))

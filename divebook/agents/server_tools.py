@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from divebook.agents.turn import consumed_by, failed_attempt, side_by_side
@@ -33,6 +34,7 @@ from divebook.questions.wording import asked_by_server
 from divebook.text.redaction import logger, shared
 
 if TYPE_CHECKING:
+    from divebook.agents.agent import LibraryCache
     from divebook.agents.turn import StepTurn
     from divebook.definitions.resources import AgentDefinition
     from divebook.questions import Question
@@ -53,7 +55,11 @@ MESSAGES = "messages"
 
 
 async def discover_tools(
-    context: StepTurn, definition: AgentDefinition, servers: Sequence[ToolServer], other_names: Iterable[str]
+    context: StepTurn,
+    definition: AgentDefinition,
+    servers: Sequence[ToolServer],
+    other_names: Iterable[str],
+    cache: LibraryCache,
 ) -> tuple[list[ToolFunction], str]:
     """Return the tools of MCP servers that an agent may call, and the instructions of the servers about their tools.
 
@@ -61,6 +67,8 @@ async def discover_tools(
     ----------
     other_names
         Names of the agent's other tools.
+    cache
+        Keeps the functions of the tools between turns.
 
     Raises
     ------
@@ -93,8 +101,13 @@ async def discover_tools(
     counts = Counter([*used_names, *(tool.name for _, tool in chosen)])
     if not context.qualifies_tools:
         _require_unique(chosen, counts, definition.name)
-    functions = [server_tool(server, tool, is_shared=counts[tool.name] > 1) for server, tool in chosen]
-    return functions, "\n\n".join(notes)
+
+    def function_of(server: ToolServer, tool: OfferedTool) -> ToolFunction:
+        is_shared = counts[tool.name] > 1
+        key = server.name, tool.name, is_shared
+        return cache.made(key, [id(server), server, tool], partial(server_tool, server, tool, is_shared=is_shared))
+
+    return [function_of(server, tool) for server, tool in chosen], "\n\n".join(notes)
 
 
 def _require_unique(chosen: Sequence[tuple[ToolServer, OfferedTool]], counts: Mapping[str, int], agent: str) -> None:

@@ -12,8 +12,10 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.definitions.functions import workflow
-from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.reader import definitions_from
+from divebook.definitions.resources import AgentDefinition, ApprovalRule, WorkspaceDefinition
 from tests.runtime.worlds import becomes, environment
+from tests.tools.conftest import defined
 
 BOUNDS = {"max_llm_calls": 9}
 ASK = Workflow("ask", [Step("ask", prompt="Which birds?", agent="a", store="birds")])
@@ -130,6 +132,34 @@ def test_a_tool_whose_annotation_means_another_class_by_now_is_described_anew(bu
     ask(world)
     assert [list(properties) for properties in requests] == [["city"], ["city"], ["town"]]
     assert built == ["a", "a"]
+
+
+def test_tools_that_each_turn_makes_anew_keep_their_agent(built, tmp_path):
+    """Built-in tools, tools with limits, in a workspace or of a server: those of two turns are equal."""
+    calls = {"ls": {}, "list_documents": {}, "look": {"name": "owl"}, "go": {}}
+
+    def answer(messages, info):
+        is_first = len(messages) == 1
+        return ModelResponse([ToolCallPart(*call) for call in calls.items()] if is_first else [TextPart("an owl")])
+
+    definitions = [
+        {"Name": "look", "Limit": 3},
+        {"Name": "list_documents", "Parameters": {"max_entries": 5}, "Limit": 2},
+    ]
+    agent = {"Name": "a", "Tools": ["list_documents", "ls", "look"], "Workspace": "nest", "Servers": ["good"]}
+    world = environment(
+        ASK,
+        tools=[Birds().look],
+        servers=[defined("rough.py", name="good", trusted=True)],
+        workspaces=[WorkspaceDefinition("nest", folder=str(tmp_path))],
+        approvals=[ApprovalRule()],
+    )
+    world.define(definitions_from({"Tools": definitions, "Agents": [agent]}))
+    world.add_agent(Agent(world.definitions.agents["a"].definition, model=FunctionModel(answer)), replace=True)
+    first, second = ask(world), ask(world)
+    assert first.variables == second.variables == {"birds": "an owl"}
+    assert [*first.tool_calls["tool"]] == [*calls]
+    assert built == ["a"]
 
 
 def test_an_agent_with_capabilities_is_built_for_each_turn(built):
