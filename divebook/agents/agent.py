@@ -111,7 +111,7 @@ class LibraryCache:
     """
 
     def __init__(self) -> None:
-        self._made: dict[Hashable, tuple[list[Any], ToolFunction]] = {}
+        self._made: dict[Hashable, tuple[list[Any], Any]] = {}
         self._tools: dict[str, _ToolEntry] = {}
         self._agents: dict[str, _AgentEntry] = {}
 
@@ -124,7 +124,7 @@ class LibraryCache:
             return None
         return entry.library_tool
 
-    def made(self, key: Hashable, inputs: list[Any], make: Callable[[], ToolFunction]) -> ToolFunction:
+    def made(self, key: Hashable, inputs: list[Any], make: Callable[[], T]) -> T:
         """Return a function that is made for an agent in each turn, such as that of a built-in tool, as in an earlier
         turn if all its inputs are equal. Then its form of pydantic-ai is kept as well.
 
@@ -132,7 +132,8 @@ class LibraryCache:
         """
         if key not in self._made or self._made[key][0] != inputs:
             self._made[key] = inputs, make()
-        return self._made[key][1]
+        function: T = self._made[key][1]
+        return function
 
     def keep_tool(self, tool: ToolFunction, library_tool: Any) -> None:
         """Keep the tool of pydantic-ai that was made from `tool`. A tool that runs inside its turn is not kept, because

@@ -101,7 +101,7 @@ async def run_turn(  # noqa: PLR0917 - the arguments of `Agent.turn`
     # A tool without a workspace of its own works in the workspace of the agent.
     local_tools = [tool.inside(agent.definition.workspace) for tool in (*tools, *agent.tools)]
     names = [tool.name for tool in local_tools]
-    server_tools, notes = await discover_tools(context, agent.definition, servers, names, services.library_cache)
+    server_tools, notes = await discover_tools(context, agent.definition, servers, names, services.library_cache.made)
     # An agent of `Agent.of` has its own instructions, which pydantic-ai adds to each request.
     instructions = agent.instructions(context.started_at) if agent.library is None else ""
     instructions = "\n\n".join(filter(None, (instructions, notes)))

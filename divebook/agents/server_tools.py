@@ -10,7 +10,7 @@ import asyncio
 import base64
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,6 @@ from divebook.questions.wording import asked_by_server
 from divebook.text.redaction import logger, shared
 
 if TYPE_CHECKING:
-    from divebook.agents.agent import LibraryCache
     from divebook.agents.turn import StepTurn
     from divebook.definitions.resources import AgentDefinition
     from divebook.questions import Question
@@ -59,7 +58,7 @@ async def discover_tools(
     definition: AgentDefinition,
     servers: Sequence[ToolServer],
     other_names: Iterable[str],
-    cache: LibraryCache,
+    keep: Callable[[Hashable, list[Any], Callable[[], ToolFunction]], ToolFunction],
 ) -> tuple[list[ToolFunction], str]:
     """Return the tools of MCP servers that an agent may call, and the instructions of the servers about their tools.
 
@@ -67,8 +66,8 @@ async def discover_tools(
     ----------
     other_names
         Names of the agent's other tools.
-    cache
-        Keeps the functions of the tools between turns.
+    keep
+        `LibraryCache.made`, which keeps the functions of the tools between turns.
 
     Raises
     ------
@@ -105,7 +104,7 @@ async def discover_tools(
     def function_of(server: ToolServer, tool: OfferedTool) -> ToolFunction:
         is_shared = counts[tool.name] > 1
         key = server.name, tool.name, is_shared
-        return cache.made(key, [id(server), server, tool], partial(server_tool, server, tool, is_shared=is_shared))
+        return keep(key, [id(server), server, tool], partial(server_tool, server, tool, is_shared=is_shared))
 
     return [function_of(server, tool) for server, tool in chosen], "\n\n".join(notes)
 

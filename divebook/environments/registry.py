@@ -495,11 +495,10 @@ class Registry:
         try:
             policy = self._policy_for(("agent", definition.name), ("tool", name))
             reach = self._tool_reach._replace(policy=policy)
-            inputs = [tools.get(name), entries.get(name), config, reach]
-            if name in OFFERED and name not in tools:
-                tool = self.library_cache.made((definition.name, name), inputs, lambda: declared(name, *inputs))
-            else:
-                tool = declared(name, *inputs)
+            make = functools.partial(declared, name, tools.get(name), entries.get(name), config, reach)
+            # A built-in tool is a new function in each turn, so it is kept.
+            is_built_in = name in OFFERED and name not in tools
+            tool = self.library_cache.made((definition.name, name), [*make.args], make) if is_built_in else make()
         except SetupError as error:
             raise SetupError(f"agent {definition.name}: {error}", error.place) from error
         if tool is not None or name == ASSIGN_WORK:
