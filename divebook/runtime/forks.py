@@ -39,7 +39,7 @@ from divebook.engine.state import ExecutionState, OpenStep, Undone, require_kept
 from divebook.errors import UNFIT, CorruptStoreError, NewerStoreError, SetupError, StoreError
 from divebook.events import catalog
 from divebook.events.event import Event, Record
-from divebook.events.recorded import opened
+from divebook.events.recorded import garbage_collection_paused, opened
 from divebook.questions.answer import checked_answer
 from divebook.questions.question import PENDING
 from divebook.report.hints import advised
@@ -336,16 +336,18 @@ def folded(
     then, or a later one that is known (`earlier`), with the later events folded into it. For a fork without a
     checkpoint, the checkpoints of its source serve as well.
     """
-    state = _checkpointed_state(store, execution_id, at)
-    if earlier is not None and (state is None or state.last_sequence < earlier.last_sequence):
-        state = earlier
-    if state is None:
-        # The beginning first: only for a longer log a look for the source of a fork is worth its queries.
-        state = _folded_on(store, execution_id, None, min(at, SHORT_LOG))
-        if state.last_sequence < min(at, SHORT_LOG):
-            return state
-        state = _shared_state(store, execution_id, at) or state
-    return _folded_on(store, execution_id, state, at)
+    # Half of the time would be spent in the search for garbage, of which there is none.
+    with garbage_collection_paused():
+        state = _checkpointed_state(store, execution_id, at)
+        if earlier is not None and (state is None or state.last_sequence < earlier.last_sequence):
+            state = earlier
+        if state is None:
+            # The beginning first: only for a longer log a look for the source of a fork is worth its queries.
+            state = _folded_on(store, execution_id, None, min(at, SHORT_LOG))
+            if state.last_sequence < min(at, SHORT_LOG):
+                return state
+            state = _shared_state(store, execution_id, at) or state
+        return _folded_on(store, execution_id, state, at)
 
 
 def _folded_on(store: EventStore, execution_id: str, state: ExecutionState | None, at: int) -> ExecutionState:
