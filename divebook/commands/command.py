@@ -18,6 +18,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
@@ -25,7 +26,7 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
-from divebook.errors import InputError, NotFoundError, shown_number
+from divebook.errors import ExecutionNotFoundError, InputError, NotFoundError, shown_number
 from divebook.events.event import to_datetime
 from divebook.report.hints import advised
 from divebook.text.format import json_time
@@ -572,7 +573,8 @@ class Invocation:
 
         last = self.last_run
         if last is not None and last.store is self.environment.store:
-            return last.id
+            with suppress(ExecutionNotFoundError):  # it was deleted
+                return last.store.record(last.id).execution_id
         newest = newest_run(self.environment.store)
         if newest is None:
             message = f"there are no runs yet; {advised('run NAME')} starts one"

@@ -184,7 +184,7 @@ def _advice(text: str) -> str:
     if match and not name and _is_one_expression(f"${match[1]}"):
         return f"write ${match[1]} for the value, or {literal} for that text"
     # "[$a, $b]" -> "write Python after a dollar, $[a, b], or quote the text in it"
-    if value[:1] in "[{" and value[:1]:
+    if not name and value[:1] in ("[", "{"):
         return f"write Python after a dollar, {'$[a, b]' if value[0] == '[' else '$dict(a=b)'}, or quote the text in it"
     # "${city}.txt" -> 'write $f"{city}.txt" for the value'
     python = f"${_f_string(name + plain)}"

@@ -335,7 +335,8 @@ class Driver:
     def is_about_to_begin(self) -> bool:
         """True after `expect_begin`, until the engine begins or cancels the execution."""
         # The future is done if the engine could not begin it, or `leave` has refused that.
-        return self.first_commit is not None and self._task is None and not self.first_commit.done()
+        first_commit = self.first_commit  # read once: the starting thread removes it at any moment
+        return first_commit is not None and self._task is None and not first_commit.done()
 
     @property
     def was_parked(self) -> bool:
@@ -1315,9 +1316,8 @@ class ExitNotice:
 
 def first_commits_of(executions: Iterable[Driver]) -> list[Future[None]]:
     """Return the futures of those first commits for which `Run.start` has not waited, of executions that are live."""
-    return [
-        execution.first_commit for execution in executions if execution.first_commit is not None and execution.is_live
-    ]
+    commits = [(execution, execution.first_commit) for execution in executions]
+    return [first_commit for execution, first_commit in commits if first_commit is not None and execution.is_live]
 
 
 def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:
@@ -1345,7 +1345,8 @@ def _waits_for_store(execution: Driver) -> bool:
     """Return whether the store has still not confirmed the first events of an execution. A look at its status would
     then wait for the store, perhaps for ever, and keep the process from ending.
     """
-    return execution.first_commit is not None and not execution.first_commit.done()
+    first_commit = execution.first_commit
+    return first_commit is not None and not first_commit.done()
 
 
 def _line(execution: Driver, below: int) -> str:

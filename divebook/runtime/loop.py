@@ -340,12 +340,15 @@ class LoopCalls:
         """
         self._calls.append(call)
         if not self._is_scheduled:
-            # Set before the wake-up: `_make` may run, and reset it, before `call_soon_threadsafe` returns.
-            self._is_scheduled = True
             try:
+                # Set before the wake-up: `_make` may run, and reset it, before `call_soon_threadsafe` returns.
+                self._is_scheduled = True
                 self.loop.call_soon_threadsafe(self._make)
-            except RuntimeError:
+            except BaseException:
+                # A keyboard interrupt leaves open whether the loop was woken, and calls of other threads rely on it.
                 self._is_scheduled = False
+                if not self.loop.is_closed():
+                    self.loop.call_soon_threadsafe(self._make)
                 raise
 
     def _make(self) -> None:
@@ -362,12 +365,12 @@ class LoopCalls:
 
 
 class _CallsOfThread(threading.local):
-    """For each thread, the calls to the event loop that last ran in it."""
+    """For each thread, the calls to the event loop that last ran in it, as long as a future waits for one."""
 
-    calls: LoopCalls | None = None
+    reference: Callable[[], LoopCalls | None] = staticmethod(lambda: None)
 
 
-_calls_of_thread = _CallsOfThread()
+_of_thread = _CallsOfThread()
 
 
 def awaitable_of(future: Future[T]) -> asyncio.Future[T]:
@@ -377,9 +380,11 @@ def awaitable_of(future: Future[T]) -> asyncio.Future[T]:
     wait for it.
     """
     loop = asyncio.get_running_loop()
-    calls = _calls_of_thread.calls
+    calls = _of_thread.reference()
     if calls is None or calls.loop is not loop:
-        calls = _calls_of_thread.calls = LoopCalls(loop)
+        calls = LoopCalls(loop)
+        # Weak, so that a thread does not keep a loop that is closed. The callback below holds it.
+        _of_thread.reference = weakref.ref(calls)
     target: asyncio.Future[T] = loop.create_future()
 
     def settle() -> None:

@@ -199,8 +199,11 @@ class Control:
             driver.first_commit = driver.first_commit or first_commit  # for a coroutine that ensures that it is stored
 
         if not ENGINE.is_current():
-            ENGINE.outcome(begin, first_commit)
-            driver.first_commit = None
+            try:
+                ENGINE.outcome(begin, first_commit)
+            finally:
+                # The caller gets the error, if there is one. Whoever looks at the run later must not get it as well.
+                driver.first_commit = None
             return
         # This is code on the engine's loop, such as a tool that starts a run. It cannot wait for the commit, so it
         # makes the commit itself.
@@ -208,6 +211,8 @@ class Control:
         if (commit := ENGINE.session(self.store).commit).held_up is None:
             commit.commit_now()  # waiting is impossible on the engine's own thread
             driver.require_log()
+        else:
+            driver.first_commit = driver.first_commit or first_commit  # for `ensure_stored`
 
     def run(self, driver: Driver) -> Future[None]:
         """Start an execution if it is pending. Return a future that is done when the execution has ended, is parked, or
@@ -826,8 +831,11 @@ class Control:
         # A task of its own: the code of the parent, which waits for it, may be cancelled at any moment, for example
         # because it has lost its lease (test_a_child_that_begins_while_its_parent_is_cancelled_elsewhere_ends_with_it).
         following = ENGINE.keep(follow())
-        following.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark the error as retrieved
-        return await asyncio.shield(following)
+        try:
+            return await asyncio.shield(following)
+        except asyncio.CancelledError:
+            following.add_done_callback(functools.partial(_log_error, child.id))  # nobody else gets it any more
+            raise
 
     # --- cancelling, pausing, leaving --------------------------------------------------------------------------------
 
@@ -1184,6 +1192,12 @@ async def _after_first_commit(driver: Driver, first_commit: Future[None]) -> Dri
         end.add_done_callback(lambda done: done.cancelled() or done.exception())
     await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
     return driver
+
+
+def _log_error(execution_id: str, begun: asyncio.Task[Driver]) -> None:
+    """Log the error with which the start of a child execution has ended, if its parent does not wait for it."""
+    if not begun.cancelled() and (error := begun.exception()) is not None:
+        _log.warning("execution %s could not be started, or not be cancelled with its parent: %s", execution_id, error)
 
 
 # --- parents and children at the end of an execution -----------------------------------------------------------------

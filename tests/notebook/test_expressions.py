@@ -229,6 +229,10 @@ def refusal_of(text):
 def test_a_text_of_a_step_that_holds_a_template_is_refused_with_what_to_write(cell):
     cell(PLAIN)
     cell("run = %dive run plain n=1")
+    with pytest.raises(
+        UsageError, match=re.escape("write $f\"deploy={x}\" for the value, or deploy='{x}' for that text")
+    ):
+        cell("%dive run plain n=1 --answer deploy={x}")
     with pytest.raises(UsageError) as caught:
         cell('%dive what-if $run --prompt step="One word for: ${n}.text"')
     assert str(caught.value).endswith(

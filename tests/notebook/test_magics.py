@@ -240,6 +240,19 @@ def test_a_run_that_waits_is_in_its_variable_although_its_cell_fails(cell):
     assert cell("r.status")[0] == "waiting"
 
 
+def test_a_command_without_a_run_means_the_last_of_the_session_that_is_there(cell):
+    cell("%%dive workflow w\nSteps:\n  - {Name: s, Script: 1, Store: n}\n")
+    elsewhere, _ = cell(
+        "from divebook.notebook.session import current_session\ncurrent_session().environment.start('w').wait()"
+    )
+    assert cell("%dive why n")[1].startswith(f"the newest run of the store, {elsewhere.id} (w, started ")
+    cell("last = %dive run w")
+    cell("newer = current_session().environment.start('w').wait()")
+    assert "newest" not in cell("%dive inspect")[1]
+    cell("current_session().environment.store.delete(last.id)")
+    assert cell("%dive why n")[1].startswith("the newest run of the store, ")
+
+
 def test_a_session_without_a_run_has_no_last_one(cell):
     with pytest.raises(AttributeError, match=r"divebook\.last: this session has not started or continued a run yet"):
         cell("import divebook\ndivebook.last")

@@ -298,6 +298,46 @@ def test_a_closed_loop_refuses_calls_and_the_next_call_as_well():
             calls.add(print)
 
 
+@pytest.mark.parametrize("is_woken", [True, False])
+def test_an_interrupt_at_the_wake_up_leaves_no_call_of_another_thread_behind(is_woken):
+    async def main():
+        loop, ran = asyncio.get_running_loop(), []
+        wake = loop.call_soon_threadsafe
+
+        def interrupted(call):
+            loop.call_soon_threadsafe = wake
+            if is_woken:
+                wake(call)
+            calls.add(lambda: ran.append("of another thread"))  # which relies on this wake-up
+            raise KeyboardInterrupt
+
+        loop.call_soon_threadsafe = interrupted
+        calls = LoopCalls(loop)
+        with pytest.raises(KeyboardInterrupt):
+            calls.add(lambda: ran.append("interrupted"))
+        await asyncio.sleep(0)
+        assert ran == ["interrupted", "of another thread"]
+        all_ran = asyncio.Event()
+        calls.add(all_ran.set)
+        await all_ran.wait()
+
+    asyncio.run(main())
+
+
+def test_a_thread_keeps_no_loop_that_is_closed():
+    future = Future()
+    loops = []
+
+    async def main():
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        threading.Thread(target=future.set_result, args=(7,)).start()
+        assert await awaitable_of(future) == 7
+
+    asyncio.run(main())
+    gc.collect()
+    assert loops[0]() is None
+
+
 def test_whoever_stops_waiting_for_a_future_of_another_thread_does_not_cancel_it():
     future, failing = Future(), Future()
 

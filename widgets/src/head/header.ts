@@ -36,7 +36,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   const dashboards = h("span", { class: "db-dashboards", hidden: true });
   const noticeText = h("span");
   const resume = button("Resume", () => { rerun(root); }, { class: "db-button" });
-  resume.title = "Runs the cells above and this one again. What is done is not repeated.";
+  resume.title = "Runs the cells above and this one again. The run goes on: its completed calls are not repeated.";
   const notice = h("div", { class: "db-notice row", role: "status", hidden: true }, noticeText);
   const waitNotice = h("div", { class: "db-notice db-waits", hidden: true });
   const error = h("div", { class: "db-error", role: "alert", hidden: true });
@@ -55,7 +55,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   /** Show a message about a command, or a hint about the state of the connection or the run. */
   function showNotice(text: string): void {
     message = text;
-    const hasResume = isStopped(model) && canRerun();
+    const hasResume = isStopped(model) && canRerun(root);
     if (hasResume) notice.append(resume);
     else resume.remove();
     const connectionText = { connecting: "connecting to the kernel …", connected: message, detached: stoppedText(model, hasResume) }[model.connected];

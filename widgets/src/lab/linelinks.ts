@@ -28,13 +28,13 @@ export function followLineLinks(tracker: Tracker, actions: CellRuns): void {
 
 /** Run the cells above the one that contains an element, and then this cell. A kernel that is dead is started again. */
 async function runTo({ content, sessionContext }: Panel, from: Element, actions: CellRuns): Promise<void> {
-  const index = content.widgets.findIndex(({ node }) => node.contains(from));
-  if (index < 0) return;
+  const cell = content.widgets.find(({ node }) => node.contains(from));
+  if (cell === undefined) return;
+  const activate = (): number => (content.activeCellIndex = content.widgets.indexOf(cell));
   if (sessionContext.session?.kernel?.status === "dead") await sessionContext.restartKernel();
-  content.activeCellIndex = index;
-  if (index > 0 && !(await actions.runAllAbove(content, sessionContext))) return; // a cell above has failed, and shows why
-  content.activeCellIndex = index;
-  await actions.run(content, sessionContext);
+  if (activate() > 0 && !(await actions.runAllAbove(content, sessionContext))) return; // a cell above has failed, and shows why
+  // Cells may have been added or removed meanwhile, and the cell itself as well.
+  if (content.widgets.includes(cell) && activate() >= 0) await actions.run(content, sessionContext);
 }
 
 function cellOf({ content }: Panel, cell: string): Cell | undefined {

@@ -27,18 +27,18 @@ function render({ model: wire, el }: RenderProps<State>): () => void {
   el.append(root);
   const stopTheme = onThemeChange(root);
   const modules = new Map<BundleName, unknown>();
-  let close = show(wire.get("snapshot").pending ?? [], null);
+  const first = new Model();
+  const connection = new Connection(wire, first, () => isHosted(el), (welcome) => {
+    close();
+    close = show(new Model(), [], welcome);
+  });
+  let close = show(first, wire.get("snapshot").pending ?? [], null);
 
   /**
    * Show the data of one feed of the kernel. If the kernel shows another execution in this view, or the same one after it has
    * read its log anew, all parts start again: nothing that belongs to the data before can stay.
    */
-  function show(pending: readonly Question[], welcome: Welcome | null): () => void {
-    const model = new Model();
-    const connection = new Connection(wire, model, () => isHosted(el), (other) => {
-      close();
-      close = show([], other);
-    });
+  function show(model: Model, pending: readonly Question[], welcome: Welcome | null): () => void {
     const load = async (name: BundleName): Promise<unknown> => {
       if (!modules.has(name)) modules.set(name, await moduleOf(await connection.bundle(name)));
       return modules.get(name);
@@ -71,18 +71,18 @@ function render({ model: wire, el }: RenderProps<State>): () => void {
     const undo = model.on((change) => {
       if (change === "view" && model.view !== "chat") host.gatherCards();
     });
-    if (welcome !== null) connection.begin(welcome);
+    if (welcome !== null) connection.follow(model, welcome);
     root.replaceChildren(...views.map((view) => view.element));
     for (const question of pending) model.questions.set(question.interrupt_id, question);
     model.notify("questions");
     return () => {
-      connection.close();
       undo();
       views.forEach((view) => { view.destroy(); });
     };
   }
 
   return () => {
+    connection.close();
     close();
     stopTheme();
     root.remove();

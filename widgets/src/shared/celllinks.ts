@@ -17,6 +17,7 @@ const GO_EVENT = "divebook:go";
 const READ_EVENT = "divebook:read";
 const RERUN_EVENT = "divebook:rerun";
 const PROVIDER = "divebookGuide";
+const NOTEBOOK = ".jp-Notebook";
 
 /** Return true if a link to this line would work. */
 export function canGo({ cell }: CellLine): boolean {
@@ -35,9 +36,9 @@ export function textOf(from: HTMLElement, cell: string): string | null {
   return request.text;
 }
 
-/** Return true if the notebook can be run up to the cell of a view. */
-export function canRerun(): boolean {
-  return PROVIDER in document.documentElement.dataset;
+/** Return true if the notebook can be run up to the cell of a view. A view may also be in a tab of its own. */
+export function canRerun(from: Element): boolean {
+  return PROVIDER in document.documentElement.dataset && from.closest(NOTEBOOK) !== null;
 }
 
 /** Run the cells above the cell of a view, and this cell, in the kernel that the notebook has now. */

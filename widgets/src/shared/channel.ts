@@ -57,7 +57,8 @@ export function isHosted(element: Element): boolean {
 export abstract class Channel<T extends KernelMessage> {
   protected readonly view = freshId();
   readonly #wire: Wire<T>;
-  readonly #state: ChannelState;
+  /** State that the messages keep up to date. */
+  protected state: ChannelState;
   readonly #pending = new Map<string, Pending>();
   readonly #isHosted: () => boolean;
   #hasSentHosted = false;
@@ -69,21 +70,21 @@ export abstract class Channel<T extends KernelMessage> {
   };
 
   readonly #onCommGone = (): void => {
-    this.#state.setConnected("detached");
+    this.state.setConnected("detached");
     this.startHandshake();
   };
 
   /** `isHosted` returns true if the page shows the saved output of the view once its model is gone. */
   constructor(wire: Wire<T>, state: ChannelState, isHosted: () => boolean = () => false) {
     this.#wire = wire;
-    this.#state = state;
+    this.state = state;
     this.#isHosted = isHosted;
     wire.on("msg:custom", this.#onMessage);
     wire.on("comm_live_update", this.#onCommGone);
     this.#aliveTimer = setInterval(() => {
-      if (state.connected === "detached") this.startHandshake();
+      if (this.state.connected === "detached") this.startHandshake();
       else if (!this.isInHandshake) {
-        this.send({ type: "alive", view: this.view, feed: state.feed, since: state.last });
+        this.send({ type: "alive", view: this.view, feed: this.state.feed, since: this.state.last });
         this.#sendHosted();
       }
     }, ALIVE_EVERY);
@@ -118,7 +119,7 @@ export abstract class Channel<T extends KernelMessage> {
     try {
       this.#wire.send(message);
     } catch {
-      this.#state.setConnected("detached");
+      this.state.setConnected("detached");
     }
   }
 
@@ -136,9 +137,9 @@ export abstract class Channel<T extends KernelMessage> {
     if (this.isInHandshake) return;
     let hellos = 0;
     const hello = (): void => {
-      this.send({ type: "hello", view: this.view, feed: this.#state.feed, since: this.#state.last });
+      this.send({ type: "hello", view: this.view, feed: this.state.feed, since: this.state.last });
       if (++hellos !== HELLOS_BEFORE_DETACHED) return;
-      this.#state.setConnected("detached");
+      this.state.setConnected("detached");
       clearInterval(this.#helloTimer);
       this.#helloTimer = setInterval(hello, HELLO_WHEN_DETACHED);
     };
@@ -150,7 +151,7 @@ export abstract class Channel<T extends KernelMessage> {
   protected endHandshake(): void {
     clearInterval(this.#helloTimer);
     this.#helloTimer = undefined;
-    this.#state.setConnected("connected");
+    this.state.setConnected("connected");
     this.#sendHosted();
   }
 

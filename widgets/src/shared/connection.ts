@@ -17,7 +17,9 @@ export class Connection extends Channel<ExecutionMessage> {
   #variables: Receive<Variables> = () => undefined;
   #files: Receive<Files> = () => undefined;
   readonly #bundles = new Map<BundleName, Receive<string>>();
-  readonly #model: Model;
+  /** Id under which this view asks for data. It is renewed with the feed, so that answers of the feed before are recognized. */
+  #asker = freshId();
+  #model: Model;
   readonly #onOtherFeed: (welcome: Welcome) => void;
 
   /** `onOtherFeed` is called with a welcome of another feed than that of the model, which needs another model. */
@@ -27,11 +29,23 @@ export class Connection extends Channel<ExecutionMessage> {
     this.#onOtherFeed = onOtherFeed;
   }
 
-  /** Begin with a welcome that was sent to the connection before this one. */
-  begin(welcome: Welcome): void {
+  /**
+   * Keep another model up to date from now on, beginning with the welcome of its feed. Commands that are not acknowledged yet
+   * are still sent; requests for data of the feed before are forgotten.
+   */
+  follow(model: Model, welcome: Welcome): void {
+    this.state = this.#model = model;
+    this.#asker = freshId();
+    for (const requests of [this.#details, this.#conversations, this.#sent]) requests.clear();
+    this.#variables = this.#files = () => undefined;
+    this.#begin(welcome);
+  }
+
+  #begin(welcome: Welcome): void {
     this.#model.welcome(welcome);
     this.endHandshake();
     this.#askForOlder();
+    for (const name of this.#bundles.keys()) this.#askForBundle(name);
   }
 
   /** Request to pause, resume or cancel. The promise resolves when the kernel has executed or rejected the command. */
@@ -47,19 +61,19 @@ export class Connection extends Channel<ExecutionMessage> {
   /** Request the events of a span. Only the latest request for a span gets the answer. */
   detail(id: number, receive: Receive<Detail>): void {
     this.#details.set(id, receive);
-    this.send({ type: "detail", view: this.view, id });
+    this.send({ type: "detail", view: this.#asker, id });
   }
 
   /** Request the messages of a turn that changed since an event. Only the latest request for a turn gets the answer. */
   conversation(id: number, since: number, receive: Receive<Conversation>): void {
     this.#conversations.set(id, receive);
-    this.send({ type: "conversation", view: this.view, id, since });
+    this.send({ type: "conversation", view: this.#asker, id, since });
   }
 
   /** Request the full content of a model request. */
   sent(id: number, receive: Receive<Sent>): void {
     this.#sent.set(id, receive);
-    this.send({ type: "sent", view: this.view, id });
+    this.send({ type: "sent", view: this.#asker, id });
   }
 
   /**
@@ -68,13 +82,13 @@ export class Connection extends Channel<ExecutionMessage> {
    */
   files(version: number, receive: Receive<Files>, at = 0, since = 0): void {
     this.#files = receive;
-    this.send({ type: "files", view: this.view, version, at, since });
+    this.send({ type: "files", view: this.#asker, version, at, since });
   }
 
   /** Request the current variables if they differ from a version. Only the latest request gets the answer. */
   variables(version: number, receive: Receive<Variables>): void {
     this.#variables = receive;
-    this.send({ type: "variables", view: this.view, version });
+    this.send({ type: "variables", view: this.#asker, version });
   }
 
   /** Request a bundle of the front end. The request is repeated with each welcome until the bundle arrives. */
@@ -99,16 +113,14 @@ export class Connection extends Channel<ExecutionMessage> {
       if (!this.isInHandshake && (isOther || !model.delta(message))) this.startHandshake();
       return;
     }
-    if (message.view !== this.view) return;
+    const isOfFeed = message.type !== "welcome" && message.type !== "bundle";
+    if (message.view !== (isOfFeed ? this.#asker : this.view)) return;
     switch (message.type) {
       case "welcome":
-        if (model.feed !== "" && message.feed !== model.feed) {
-          this.#onOtherFeed(message);
-          return;
-        }
-        if (!this.isInHandshake && message.since === 0) return; // every hello gets a welcome: this one is a duplicate
-        this.begin(message);
-        for (const name of this.#bundles.keys()) this.#askForBundle(name);
+        this.#takeWelcome(message);
+        return;
+      case "bundle":
+        answerRequest(this.#bundles, message.name, message.script);
         return;
       case "history":
         model.history(message);
@@ -128,10 +140,17 @@ export class Connection extends Channel<ExecutionMessage> {
         break;
       case "variables":
         this.#variables(message);
-        return;
-      case "bundle":
-        answerRequest(this.#bundles, message.name, message.script);
     }
+  }
+
+  #takeWelcome(message: Welcome): void {
+    const { feed } = this.#model;
+    if (feed !== "" && message.feed !== feed) {
+      if (message.since === 0) this.#onOtherFeed(message);
+      return;
+    }
+    // Every hello gets a welcome, so one with all data that nobody waits for is a duplicate.
+    if (this.isInHandshake || message.since > 0) this.#begin(message);
   }
 
   #askForBundle(name: BundleName): void {
@@ -140,7 +159,7 @@ export class Connection extends Channel<ExecutionMessage> {
 
   #askForOlder(): void {
     const stop = this.#model.spans.floor;
-    if (stop > 0) this.send({ type: "range", view: this.view, first: Math.max(0, stop - PAGE), stop });
+    if (stop > 0) this.send({ type: "range", view: this.#asker, first: Math.max(0, stop - PAGE), stop });
   }
 }
 
