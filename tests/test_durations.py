@@ -190,9 +190,9 @@ OF_ENVELOPE = "the fields of an envelope are fixed, and stored as they are"
 NUMBERS_BY_REASON = {
     AS_DEFINED: (
         "Action", "AgentDefinition", "AgentStage", "Bounds", "MCPServerDefinition", "PipelineConfig", "Retry", "Step",
-        "ToolFunction", "WorkspaceDefinition", "InterruptPolicy",
+        "ToolDefinition", "ToolFunction", "WorkspaceDefinition", "InterruptPolicy",
     ),
-    OF_ENGINE: ("ExecutionState",),
+    OF_ENGINE: ("ExecutionState", "Span"),
     OF_ENVELOPE: ("ProcessingRecord",),
 }  # fmt: skip
 NUMBERS = {name: reason for reason, names in NUMBERS_BY_REASON.items() for name in names}

@@ -130,9 +130,11 @@ class LibraryCache:
 
         The newest one of each key is kept.
         """
-        if key not in self._made or self._made[key][0] != inputs:
-            self._made[key] = inputs, make()
-        function: T = self._made[key][1]
+        # Read once: another thread may close the environment, which forgets them all.
+        kept = self._made.get(key)
+        if kept is None or kept[0] != inputs:
+            kept = self._made[key] = inputs, make()
+        function: T = kept[1]
         return function
 
     def keep_tool(self, tool: ToolFunction, library_tool: Any) -> None:

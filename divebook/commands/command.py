@@ -27,7 +27,6 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from divebook.errors import ExecutionNotFoundError, InputError, NotFoundError, shown_number
-from divebook.events.event import to_datetime
 from divebook.report.hints import advised
 from divebook.text.format import json_time
 from divebook.text.ranges import NumberRange
@@ -412,6 +411,8 @@ def with_times(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return plain data with times in ISO 8601 in place of microseconds since 1970 (``raised_us`` becomes
     ``raised_at``), and seconds in place of a `timedelta` (``duration`` becomes ``seconds``).
     """
+    from divebook.events.event import to_datetime  # `--help` must load the declarations only
+
     times: dict[str, Any] = {}
     for name, value in data.items():
         if name == "duration" or isinstance(value, timedelta):

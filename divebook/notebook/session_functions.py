@@ -517,9 +517,9 @@ def answer(
     """
     # In Python, a text is the answer as it is. The command reads it as the question asks, as a person types it.
     way: Literal["text", "auto"] = "text" if isinstance(response, str) else "auto"
-    return driving.answer_question(
-        _call(store), question_id_of(question), response, as_=way, alike=alike, by=by
-    ).begin()
+    drive = driving.answer_question(_call(store), question_id_of(question), response, as_=way, alike=alike, by=by)
+    answered = current_session().last = drive.begin()
+    return answered
 
 
 @_short_in_ipython

@@ -183,6 +183,12 @@ class Run(Shown, FramedLog, Generic[R_co]):
         self._driver = driver
         self._options = HandleOptions(answers)
 
+    def __copy__(self) -> Self:
+        handle = object.__new__(type(self))
+        handle.__dict__.update(self.__dict__)
+        handle._options = replace(self._options)
+        return handle
+
     def __eq__(self, other: object) -> bool:
         # A store has one driver per execution, so two handles of one run are equal.
         return isinstance(other, Run) and other._driver is self._driver
@@ -432,7 +438,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         answer or signal. After that time the run continues, and so does `wait`. A run that sleeps, or whose children
         work, is not waiting in this sense. `result` waits also until such times.
 
-        A question asked during a call counts like any other, although that call stays open: see `is_blocked`. An
+        A question asked during a call counts like any other, although that call stays open. An
         interrupt (Ctrl-C, the stop button of a kernel) ends the waiting, not the run; `cancel` ends the run.
 
         Parameters

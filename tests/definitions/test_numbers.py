@@ -13,7 +13,8 @@ import typer
 
 from divebook import Each, Retry, Step, Workflow, tool
 from divebook.cli.main import app
-from divebook.cli.options import number_option
+from divebook.cli.options import number_option, number_parser
+from divebook.commands.command import option as option_of_command
 from divebook.definitions import table as kinds
 from divebook.definitions.definition import Definitions
 from divebook.definitions.functions import step
@@ -100,6 +101,7 @@ NEEDED = {
     "MCP server": {"Name": "s", "Type": "stdio", "Command": "run"},
     "content entry": {"Text": "x"},
     "workflow": {"Steps": [{"Name": "s", "Script": "1"}]},
+    "pipeline": {"Stages": [{"Name": "a"}]},
 }
 EMPTY = [
     (label, key, value)
@@ -251,10 +253,13 @@ def test_every_numeric_option_of_a_command_has_a_range():
 
     options = dict([*_numeric_options(app), *_numeric_options(dev_env)])
     assert len(options) > 20
-    check_of_a_range = number_option("--n", allowed=NumberRange(), help="A number.").callback.__code__
+    checks = {
+        number_option("--n", allowed=NumberRange(), help="A number.").callback.__code__,
+        number_parser(option_of_command("--n", allowed=NumberRange(), help="A number.")).__code__,
+    }
     for option, notes in options.items():
-        callback = getattr(notes[0], "callback", None) if notes else None
-        assert getattr(callback, "__code__", None) is check_of_a_range, option
+        functions = [getattr(notes[0], name, None) for name in ("callback", "parser")] if notes else []
+        assert checks & {getattr(function, "__code__", None) for function in functions}, option
 
 
 @pytest.mark.parametrize("value", [10**30, math.nan, math.inf, -1, 1e300])

@@ -1,5 +1,7 @@
 """The magics in a real IPython shell."""
 
+import copy
+
 import pytest
 from IPython.core.error import UsageError
 
@@ -251,6 +253,24 @@ def test_a_command_without_a_run_means_the_last_of_the_session_that_is_there(cel
     assert "newest" not in cell("%dive inspect")[1]
     cell("current_session().environment.store.delete(last.id)")
     assert cell("%dive why n")[1].startswith("the newest run of the store, ")
+
+
+def test_the_last_run_is_also_one_that_an_answer_continues(cell):
+    cell("%%dive workflow asks\nSteps:\n  - {Name: s, Ask: ok?}\n")
+    asking, _ = cell("import divebook\n%dive run asks")
+    cell("%%dive workflow w\nSteps:\n  - {Name: s, Script: 1, Store: n}\n")
+    later, _ = cell("%dive run w")
+    assert cell("divebook.last")[0] == later
+    cell(f"divebook.answer({asking.open_questions[0].id!r}, 'yes').wait()")
+    assert cell("divebook.last")[0] == asking
+
+
+def test_handles_of_a_run_have_options_of_their_own(cell):
+    cell("%%dive workflow w\nSteps:\n  - {Name: s, Script: 1, Store: n}\n")
+    run, _ = cell("%dive run w")
+    other = copy.copy(run)
+    other.internals.options.remark = "a remark"
+    assert (run == other, run.internals.options.remark) == (True, "")
 
 
 def test_a_session_without_a_run_has_no_last_one(cell):

@@ -137,7 +137,11 @@ def test_the_graph_shows_stages_and_no_router():
         ("Pipelines:\n- {Name: p, Mode: fast}", "invalid Mode: fast", 2),
         ("Pipelines:\n- {Stages: []}", "pipeline name is required", 2),
         ("Pipelines:\n- {Name: p}\n- {Name: p}", "two pipelines are called 'p'", 3),
-        ("Pipelines:\n- {Name: p}\nWorkflows:\n- {Name: p, Steps: [{Name: s, Script: '1'}]}", "has the name of", 1),
+        (
+            "Pipelines:\n- {Name: p, Stages: [{Name: a}]}\nWorkflows:\n- {Name: p, Steps: [{Name: s, Script: '1'}]}",
+            "has the name of",
+            1,
+        ),
         ("Pipelines: [{Name: p, Stages: [{Name: a, Agent: x, Prompt: y, PromptKey: z}]}]", "both a prompt", 1),
         ("Pipelines:\n- Name: p\n  Stages:\n  - {Name: a, Routes: [{Condition: x, Target: end}]}", "needs a Value", 4),
         (

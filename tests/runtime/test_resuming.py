@@ -101,8 +101,8 @@ def test_wherever_the_log_ends_the_rest_comes_to_the_same_and_completed_operatio
     calls = Calls()
     resumed = Environment(store=store, actions=[calls.action()]).run_of(WHOLE.id).resume().wait(20)
     assert (resumed.status, resumed.variables, resumed.outputs) == (WHOLE.status, WHOLE.variables, WHOLE.outputs)
-    assert {path.id: path.status for path in resumed.paths.values()} == {
-        path.id: path.status for path in WHOLE.paths.values()
+    assert {path.id: path.status for path in resumed.internals.paths.values()} == {
+        path.id: path.status for path in WHOLE.internals.paths.values()
     }
     assert len(calls) == 5 - done
 
