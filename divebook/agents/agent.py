@@ -131,10 +131,10 @@ class LibraryCache:
         The newest one of each key is kept.
         """
         # Read once: another thread may close the environment, which forgets them all.
-        kept = self._made.get(key)
-        if kept is None or kept[0] != inputs:
-            kept = self._made[key] = inputs, make()
-        function: T = kept[1]
+        entry = self._made.get(key)
+        if entry is None or entry[0] != inputs:
+            entry = self._made[key] = inputs, make()
+        function: T = entry[1]
         return function
 
     def keep_tool(self, tool: ToolFunction, library_tool: Any) -> None:

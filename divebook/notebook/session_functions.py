@@ -518,8 +518,8 @@ def answer(
     # In Python, a text is the answer as it is. The command reads it as the question asks, as a person types it.
     way: Literal["text", "auto"] = "text" if isinstance(response, str) else "auto"
     drive = driving.answer_question(_call(store), question_id_of(question), response, as_=way, alike=alike, by=by)
-    answered = current_session().last = drive.begin()
-    return answered
+    run = current_session().last = drive.begin()
+    return run
 
 
 @_short_in_ipython
@@ -566,8 +566,8 @@ def resume(run: Run | str, *, store: str | None = None) -> Run:
     """Resume a run where its log ends. Returns at once; `wait` for the end."""
     drive = driving.resume_runs(_call(store), [id_of(run, "run")])
     assert isinstance(drive, driving.Drive), "one run, without a plan"  # noqa: S101
-    resumed = current_session().last = drive.begin()
-    return resumed
+    last = current_session().last = drive.begin()
+    return last
 
 
 def last_run() -> Run:

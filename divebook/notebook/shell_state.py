@@ -74,8 +74,8 @@ def assigned_name(shell: Any) -> str:
         if isinstance(statement, ast.Assign) and statement.lineno <= frame.f_lineno <= (statement.end_lineno or 0):
             value = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
             is_magic = isinstance(value, ast.Call) and ast.unparse(value.func) in _MAGIC_CALLS
-            target, *others = statement.targets
-            if is_magic and isinstance(target, ast.Name) and not others:
+            target, *further = statement.targets
+            if is_magic and isinstance(target, ast.Name) and not further:
                 return target.id
     return ""
 

@@ -1194,9 +1194,9 @@ async def _after_first_commit(driver: Driver, first_commit: Future[None]) -> Dri
     return driver
 
 
-def _log_error(execution_id: str, begun: asyncio.Task[Driver]) -> None:
+def _log_error(execution_id: str, start: asyncio.Task[Driver]) -> None:
     """Log the error with which the start of a child execution has ended, if its parent does not wait for it."""
-    if not begun.cancelled() and (error := begun.exception()) is not None:
+    if not start.cancelled() and (error := start.exception()) is not None:
         _log.warning("execution %s could not be started, or not be cancelled with its parent: %s", execution_id, error)
 
 
