@@ -147,7 +147,7 @@ def test_the_time_of_a_question_runs_down_while_its_run_waits(lab):
     )
     assert re.fullmatch(r"default in 1 min \d\d s: denied", clock.inner_text()) is not None
     notebook.output(2).get_by_role("button", name="Deny").click()
-    notebook.output(2).locator(".db-status[data-status=completed]").wait_for()
+    notebook.see(2, "completed")
 
 
 def test_a_page_that_is_loaded_anew_shows_the_run_and_its_question(lab):
