@@ -34,8 +34,8 @@ from divebook.steps.actions import Action
 ANSWERS, EVENTS = 30, 100_000
 ROUNDS = 5
 ATTEMPTS = 3
-"""How often another engine is measured until no error ends it. LangGraph with 1,000 futures at once sometimes fails,
-since its threads change one dictionary ("dictionary changed size during iteration").
+"""Maximum number of attempts to measure another engine. LangGraph with 1,000 futures at once sometimes fails, since its
+threads change one dictionary ("dictionary changed size during iteration").
 """
 ACTIONS = (Action("one", one), Action("idempotent", one, idempotent=True), Action("pause", pause))
 KIND_LETTERS = {"full": "F", "relaxed": "R", "memory": "M"}

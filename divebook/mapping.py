@@ -62,7 +62,7 @@ class MapOptions(TypedDict, total=False):
     parallel: int
     """Number of concurrent calls."""
     idempotent: bool
-    """Whether a call may be repeated if its process died during it."""
+    """True if a call may be repeated after its process died during it."""
     retry: Retry | int | None
     """Policy for repeating the failed call of a row."""
     timeout: DurationLike | None
@@ -361,7 +361,7 @@ def mapped(
     """
     from divebook.events.arrow.rows import columns_of, part_of
 
-    # A log contains a tuple as a tuple, which is no frame.
+    # A log contains a tuple as a tuple, which is not a frame.
     if isinstance(frame, tuple):
         frame = [*frame]
     if not isinstance(function, Agent) and (prompt is not None or output is not None):

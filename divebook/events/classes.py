@@ -260,7 +260,7 @@ def _require_no_more(value: Any, fields: Collection[str], path: str) -> None:
         if key not in fields and not key.startswith("_") and not is_cached:
             name = type(value).__qualname__
             raise UnstorableValueError(
-                f"{path}.{key}", f"it is no field of {name}, so that it would be lost; declare it"
+                f"{path}.{key}", f"it is not a field of {name}, and would be lost; declare it as one"
             )
 
 

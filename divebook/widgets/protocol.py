@@ -500,8 +500,8 @@ class Asked(TypedDict):
     cell: str
     """Id of the notebook cell that started the execution; empty if no cell started it."""
     trial_of: str
-    """``what-if`` or ``trial`` for an execution that examines another one, which goes on without an answer; empty for
-    any other execution."""
+    """``what-if`` or ``trial`` for an execution that examines another one, which continues without an answer; empty
+    for any other execution."""
 
 
 class Inbox(TypedDict):

@@ -401,7 +401,7 @@ export interface Asked {
   question: QuestionView;
   /** Id of the notebook cell that started the execution; empty if no cell started it. */
   cell: string;
-  /** ``what-if`` or ``trial`` for an execution that examines another one, which goes on without an answer; empty for any other execution. */
+  /** ``what-if`` or ``trial`` for an execution that examines another one, which continues without an answer; empty for any other execution. */
   trial_of: string;
 }
 

@@ -36,7 +36,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   const dashboards = h("span", { class: "db-dashboards", hidden: true });
   const noticeText = h("span");
   const resume = button("Resume", () => { rerun(root); }, { class: "db-button" });
-  resume.title = "Runs the cells above and this one again. The run goes on: its completed calls are not repeated.";
+  resume.title = "Runs the cells above and this one again. The run continues: its completed calls are not repeated.";
   const notice = h("div", { class: "db-notice row", role: "status", hidden: true }, noticeText);
   const waitNotice = h("div", { class: "db-notice db-waits", hidden: true });
   const error = h("div", { class: "db-error", role: "alert", hidden: true });
@@ -153,7 +153,7 @@ function isStopped(model: Model): boolean {
   return model.connected === "detached" && model.header !== null && !model.isOver;
 }
 
-/** Return what is kept of a run whose kernel is gone, and how it goes on, unless a button offers that. */
+/** Return what is kept of a run whose kernel is gone, and how to continue it, unless a button does that. */
 function stoppedText(model: Model, hasButton: boolean): string {
   const { header } = model;
   if (header === null) return kernelStopped("continue.");

@@ -54,7 +54,7 @@ export function keptText(step: StepProgress | undefined): string {
   return step === undefined ? "What is done is kept." : `${number(step.done)} of ${number(step.total)} are kept.`;
 }
 
-/** Return how many items are done without a failure. Failed and missing items are told beside it, and add up to the total with it. */
+/** Return how many items are done without a failure. Failed and missing items are shown beside it, and add up to the total with it. */
 function wordsOf(row: StepProgress): string {
   return `${row.step}: ${number(soundOf(row))} of ${number(row.total)}`;
 }

@@ -46,7 +46,7 @@ export class OpenQuestions {
 
   /**
    * Open questions, oldest first. Several kernels may report the same question. Questions of what-ifs and trials are in the inbox
-   * and in the view of the run, but call nobody: the run that they examine goes on without an answer.
+   * and in the view of the run, but notify nobody: the run that they examine continues without an answer.
    */
   get open(): OpenQuestion[] {
     const byId = new Map<string, { question: Question; kernels: Kernel[] }>();

@@ -8,7 +8,7 @@ export type Question = QuestionView & {
   asker?: readonly [string, string];
   /** The cell that started the execution, if known. */
   cell?: string;
-  /** "what-if" or "trial" if the execution only examines another one, which goes on without the answer; else empty. */
+  /** "what-if" or "trial" if the execution only examines another one, which continues without the answer; else empty. */
   trialOf?: string;
 };
 
