@@ -660,7 +660,7 @@ def waits_of(execution: Run, driven_by: str | None = None) -> str:
     command that sends them.
     """
     state = execution.state
-    blocked = execution.internals.held_up if driven_by is None else f"goes on in {driven_by}"
+    blocked = execution.internals.held_up if driven_by is None else f"continues in {driven_by}"
     if state.status == ENQUEUED:
         due = "" if state.due_us is None else f", from {local_time(to_datetime(state.due_us))} on"
         blocked = f"waits in the queue {one_line(state.queue or '', MAX_NAME)} for a worker{due}"

@@ -77,7 +77,7 @@ def test_a_view_follows_a_run_that_another_process_drives(here, there, gate):
         assert gate.reached.wait(PATIENCE)
         assert page.shows("running")
         assert (page.header["live"], page.header["commands"]) == (True, ["cancel"])
-        assert page.header["waits"].startswith("goes on in ")
+        assert page.header["waits"].startswith("continues in ")
         assert seen.internals.goes_on_elsewhere
         gate.opened.set()
         assert page.shows("waiting")
