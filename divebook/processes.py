@@ -1,4 +1,4 @@
-"""Identity of processes: whether a process that was seen earlier still runs.
+"""Identity of processes: whether a process that was seen earlier still runs, and whether this one is a kernel.
 
 The system reuses process numbers, so the start time belongs to the identity of a process. It is counted in ticks since
 the start of the machine, because a clock that is set back or forth would change a time of day. Both numbers are unique
@@ -8,10 +8,20 @@ only within one start of one machine and one container, which `this_boot` identi
 from __future__ import annotations
 
 import os
+import sys
 from functools import lru_cache
 from pathlib import Path
 
 _PROC = Path("/proc")
+
+
+def is_kernel() -> bool:
+    """Return whether this process is the kernel of a notebook. A process that has only imported a kernel's library,
+    such as one that starts kernels, is none.
+    """
+    # Scripts do not import IPython, and this function must not do it for them.
+    ipython = sys.modules.get("IPython.core.getipython")
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
 
 
 @lru_cache(maxsize=1)

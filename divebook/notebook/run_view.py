@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from divebook.events.catalog import COMPLETED, FAILED
 from divebook.events.recorded import garbage_collection_paused
 from divebook.notebook.shell_state import shows_widgets
 from divebook.notebook.view_output import PAGES, ViewOutput
+from divebook.processes import is_kernel
 from divebook.runtime.run import Run, sent_secrets
 from divebook.widgets.feed import Feed
 from divebook.widgets.protocol import Delta, Header, Way
@@ -132,12 +132,7 @@ def connect_page(environment: Environment) -> Callable[[], None]:
 
 
 def _has_page() -> bool:
-    # Scripts do not import IPython, and this function must not do it for them.
-    if "IPython" not in sys.modules:
-        return False
-    from IPython.core.getipython import get_ipython
-
-    return getattr(get_ipython(), "kernel", None) is not None and shows_widgets()
+    return is_kernel() and shows_widgets()
 
 
 # --- the live view of a run ------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import asyncio
 import atexit
 import contextlib
 import os
-import sys
 import threading
 import weakref
 from collections import deque
@@ -23,6 +22,7 @@ from typing import Any, TypeVar
 from divebook.engine.inbox import Message
 from divebook.errors import DivebookError, ExecutionError, FencedError, StoreError
 from divebook.interrupts import interruptible_result
+from divebook.processes import is_kernel
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.compute.threads import open_to_libraries, rest
 from divebook.runtime.concurrency import call_later_if_alive
@@ -540,7 +540,7 @@ def must_return_at_once() -> bool:
         asyncio.get_running_loop()
     except RuntimeError:
         return False
-    return "ipykernel" not in sys.modules and not ENGINE.is_current()
+    return not is_kernel() and not ENGINE.is_current()
 
 
 T = TypeVar("T")

@@ -9,7 +9,6 @@ took effect.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
@@ -37,6 +36,7 @@ from divebook.engine.state import OperationRecord
 from divebook.errors import OperationError
 from divebook.events import catalog
 from divebook.events.codec import storable
+from divebook.processes import is_kernel
 from divebook.questions.question import FAIL, OUTCOME_UNKNOWN, RETRY
 from divebook.questions.wording import Wording, outcome_unknown
 from divebook.runtime.children import Children
@@ -559,7 +559,6 @@ class CallTracing:
 # Only calls that are declared idempotent are repeated without a question.
 
 
-_KERNEL = "ipykernel.kernelapp"
 MOST_ARGUMENTS = 10
 """Maximum number of arguments in the text of the question. Its data has all of them."""
 
@@ -633,7 +632,7 @@ def _wording(record: OperationRecord, parameters: Any, place: Place, cause: str 
     return outcome_unknown(
         _call_name(record, parameters, place),
         parameters,
-        process="kernel" if _KERNEL in sys.modules else "process",
+        process="kernel" if is_kernel() else "process",
         cause=cause,
         arguments=", ".join(f"{name} = {in_short(value)}" for name, value in arguments),
         effects=effects,

@@ -48,6 +48,7 @@ from divebook.errors import (
 from divebook.events import Event, catalog
 from divebook.events.recorded import opened
 from divebook.interrupts import interruptible_result
+from divebook.processes import is_kernel
 from divebook.projections.comparison import Comparison
 from divebook.projections.failures import Failure, as_exception, failure_in, failures_of
 from divebook.projections.log_frames import FramedLog, log_of
@@ -528,7 +529,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
         A pending execution is started: ``await environment.create(workflow)`` never blocks the event loop.
         """
-        if "ipykernel" in sys.modules:
+        if is_kernel():
             yield from self._wait_noticing_interrupts().__await__()
         else:
             yield from self._await_drive().__await__()

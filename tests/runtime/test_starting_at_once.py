@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import Future
 from contextlib import suppress
 
+import ipykernel.kernelapp  # noqa: F401 - a process that has only imported it is not a kernel
 import pytest
 
 from divebook import Environment, Step, Workflow
