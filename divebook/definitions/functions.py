@@ -321,10 +321,13 @@ def typed_arguments(function: UserFunction, arguments: Mapping[str, Any]) -> dic
     An argument that does not fit its annotation stays as it is. A function may accept more than its annotation says,
     and a rollback must not fail because of an annotation.
     """
-    types = _parameter_types(function.function)
-    parameters = signature_of(function.function).parameters
     converted = dict(arguments)
-    for name in arguments.keys() & types.keys() & parameters.keys():
+    types = _parameter_types(function.function)
+    annotated = arguments.keys() & types.keys()
+    if not annotated:
+        return converted
+    parameters = signature_of(function.function).parameters
+    for name in annotated & parameters.keys():
         value = arguments[name]
         # The annotation of ``**options: int`` is about the values, which have names of their own.
         if parameters[name].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):

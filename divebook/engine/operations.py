@@ -262,7 +262,7 @@ class Place(NamedTuple):
     @property
     def operation_id(self) -> str:
         """Id of the operation: ``op_`` and 32 hexadecimal digits. All executions of a workflow have the same ids."""
-        return f"op_{_digest(self)}"
+        return operation_id_of(self)
 
     @property
     def idempotency_key(self) -> str:
@@ -283,6 +283,11 @@ class Place(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)  # all runs of a workflow have the same places
+def operation_id_of(place: Place) -> str:
+    """Return the id of the operation at a place; see `Place.operation_id`."""
+    return f"op_{_digest(place)}"
+
+
 def _digest(place: Place) -> str:
     path = place.path
     step = place.step

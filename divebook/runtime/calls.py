@@ -93,6 +93,7 @@ async def call(
     arguments: Mapping[str, Any],
     key: str | None = None,
     *,
+    prepared: PreparedCall | None = None,
     recorded: tuple[str, Mapping[str, Any]] | None = None,
     convert: Callable[[Any], Any] | None = None,
 ) -> Any:
@@ -104,6 +105,8 @@ async def call(
         Arguments by parameter name.
     key
         Name of the operation within the step. By default, operations are numbered.
+    prepared
+        The result of `prepared_call` for this function, if the caller has it.
     recorded
         Type and parameters of the operation in the log, if they differ from the function and its arguments.
     convert
@@ -125,7 +128,10 @@ async def call(
         approval_key = "approval" if key is None else f"{key}-approval"
         arguments = await _approved(context, function, arguments, approval_key, name)
     # A function that a stage of a pipeline makes for one call is not kept.
-    prepared = prepared_call(context, function) if recorded is None else PreparedCall(context, function)
+    if recorded is not None:
+        prepared = PreparedCall(context, function)
+    elif prepared is None:
+        prepared = prepared_call(context, function)
     digest = None
     if recorded is not None:
         operation_type, parameters = recorded
@@ -142,7 +148,9 @@ async def call(
     rollback_event = None if step_function is None else functools.partial(_rollback_event, step_function, arguments)
 
     def attempt(failures: int) -> Awaitable[Any]:
-        run_function = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
+        run_function = functools.partial(
+            invoke, context, function, arguments, name, compute, failures=failures, prepared=prepared
+        )
         # Checked before each attempt, because a cell may define the rollback function again meanwhile.
         if step_function is not None:
             run_function = functools.partial(_call_with_own_rollback, step_function, run_function)
@@ -167,6 +175,8 @@ async def call(
 
     # A step with a retry policy is repeated as a whole, so its calls are not retried as well.
     policy = function.retry if context.step.retry is None else None
+    if policy is None and context.is_fresh:  # the usual case: nothing has failed, and nothing is retried
+        return await attempt(0)
     return await context.retried(name, policy, attempt)
 
 
@@ -180,6 +190,8 @@ class PreparedCall:
     ----------
     definitions
         The function, the step and the workflow. They are kept alive, so that no other object gets their ids.
+    step_parameters
+        The parameters of the step for which this was computed. Code can change those of the step.
     workspace
         Name of the workspace in which the function works, or None.
     step_function
@@ -190,13 +202,18 @@ class PreparedCall:
         True if the parameters of the step have templates to fill.
     runs_on_loop
         True if the function is async and has no executor, so that it runs on the loop of the engine.
+    takes
+        Properties of the function and its parameters.
+    keeps_text
+        True if a step stores the text of a result, as in the dialect ``dive``, and not the result itself.
+    converts_arguments
+        True if arguments are converted to the annotated types of the parameters.
     """
 
     def __init__(self, context: StepContext, function: UserFunction) -> None:
         step = context.step
         self.definitions = function, step, context.workflow
-        self._parameters = copy.deepcopy(step.parameters) if step.parameters else {}
-        self._literal: tuple[Mapping[str, Any], str] | None = None
+        self.step_parameters = copy.deepcopy(step.parameters) if step.parameters else {}
         self.has_templates = bool(step.parameters) and is_to_be_filled(step.parameters)
         self.operation_type = STEP_EXECUTION if isinstance(function, RecordedFunction) else ACTION_EXECUTION
         self.workspace = workspace_of(context, function)
@@ -211,25 +228,19 @@ class PreparedCall:
         self.is_repeatable = function.is_repeatable
         # What happens in a workspace, and what can be undone, must be in the log before it happens.
         self.may_begin_early = function.idempotent and self.workspace is None and self.rollback_owner is None
-        self.runs_on_loop = function.takes.is_async and step.executor is None and function.executor is None
+        self.takes = function.takes
+        self.runs_on_loop = self.takes.is_async and step.executor is None and function.executor is None
+        manner = context.workflow.manner
+        self.keeps_text = manner.keeps_text
+        # The arguments of other functions come from Python code, or are converted by the agent's library.
+        self.converts_arguments = function.kind == "action" and manner.converts_inputs
 
-    @property
-    def is_current(self) -> bool:
-        """True if the parameters of the step are still those for which this was computed. They are in a mapping that
-        code can change.
-        """
-        _, step, _ = self.definitions
-        return self._parameters == step.parameters
-
-    @property
+    @functools.cached_property
     def literal(self) -> tuple[Mapping[str, Any], str]:
         """Parameters and their hash, as the log has them, for a call with the parameters of the step."""
-        literal = self._literal
-        if literal is None:
-            _, step, _ = self.definitions
-            parameters = normalize(self.parameters_of(step.parameters), "parameters")
-            literal = self._literal = parameters, short_hash(parameters, "parameters")
-        return literal
+        _, step, _ = self.definitions
+        parameters = normalize(self.parameters_of(step.parameters), "parameters")
+        return parameters, short_hash(parameters, "parameters")
 
     def parameters_of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of the operation of a call, from its arguments by name."""
@@ -248,7 +259,7 @@ def prepared_call(context: StepContext, function: UserFunction) -> PreparedCall:
     prepared_calls = context.prepared_calls
     key = id(function), id(context.step), id(context.workflow)
     prepared = prepared_calls.get(key)
-    if prepared is None or not prepared.is_current:
+    if prepared is None or prepared.step_parameters != context.step.parameters:
         prepared = prepared_calls[key] = PreparedCall(context, function)
         if len(prepared_calls) > MOST_PREPARED:
             prepared_calls.popitem(last=False)
@@ -381,18 +392,19 @@ async def invoke(
     compute: Compute = THREADS,
     *,
     failures: int | None = None,
+    prepared: PreparedCall | None = None,
 ) -> Any:
     """Call a user's function in its executor, without recording the call as an operation.
 
     Steps that the function calls are ordinary function calls too. `failures` is the number of earlier failures of this
     operation, if that number differs from the failures of the step.
     """
+    prepared = prepared or PreparedCall(context, function)
     # Opened for each attempt, because a failed attempt may have changed its arguments.
     values = opened(dict(arguments))
-    # The arguments of other functions come from Python code, or are converted by the agent's library.
-    if function.kind == "action" and context.workflow.manner.converts_inputs:
+    if prepared.converts_arguments:
         values = typed_arguments(function, values)
-    takes = function.takes
+    takes = prepared.takes
     if takes.key and IDEMPOTENCY_KEY not in values:
         # A call without a name has a number as its key. It is the one call of an action step.
         values[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key, arguments)

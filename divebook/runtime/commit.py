@@ -180,7 +180,10 @@ class GroupCommit:
         """
         if self._dirty:
             # Large values first: `_take` then collects the remaining journals only.
-            self._start_heavy_writes()
+            for journal in self._dirty:
+                if journal.is_heavy:
+                    self._start_heavy_writes()
+                    break
             batches = self._take()
             is_synced_later = self._syncs.must_sync_later(batches)
             # One transaction for all executions. One outcome for each batch: a fenced or faulty batch does not spoil
@@ -200,7 +203,8 @@ class GroupCommit:
                 waiting = self._waiting
                 self._waiting = []
                 self._syncs.wait_for(sequences, waiting)
-        self._wake()
+        if self._waiting:
+            self._wake()
 
     def _start_heavy_writes(self) -> None:
         """Start a thread for each journal whose unwritten records have large values. The thread encodes, compresses and

@@ -135,6 +135,13 @@ class StepContext:
         """Random string of the execution. Its forks and copies of its log have the same string."""
         return self._recorder.journal.present.seed
 
+    @property
+    def is_fresh(self) -> bool:
+        """True if the step runs for the first time, and none of its attempts has failed, so that the log has nothing of
+        it but what this process has just recorded.
+        """
+        return self.path in self._recorder.operations.fresh
+
     def is_given_up(self) -> bool:
         """Return whether the execution was cancelled, so that the results of its running calls are not used any
         more.

@@ -206,7 +206,9 @@ class Journal:
                     else:
                         self._commit.schedule(self)
             self.recorded += 1
-            if type(fact) in _LARGE_FIELDS and not self.is_heavy and is_heavy(fact):
+            get_value = _LARGE_FIELDS.get(type(fact))
+            # Numbers and missing values, which are most frequent, need no call.
+            if get_value is not None and type(get_value(fact)) not in _LIGHT and not self.is_heavy and is_heavy(fact):
                 self.is_heavy = True
         # The earlier facts may wait, but this one may not. They share its commit.
         if self._is_waiting and not may_wait:
@@ -358,7 +360,8 @@ class Journal:
             if self.is_stopping:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a path that never waits would not notice it
             self._commit.commit_now()
-        await self._until_durable(recorded)
+        if self._durable < recorded or self.error is not None:
+            await self._until_durable(recorded)
 
     async def _until_durable(self, recorded: int) -> None:
         """Wait until the events up to the number `recorded` are durable. The end of the turn writes them."""

@@ -45,6 +45,7 @@ from divebook.engine.operations import (
     Reserved,
     Setting,
     may_continue_as,
+    operation_id_of,
     operation_kind,
     operation_name,
 )
@@ -182,7 +183,7 @@ class OperationRequest(NamedTuple):
             plain = normalize(parameters, "parameters", checked_ids)
             digest = short_hash(plain, "parameters")
         # Skips the generated `__new__` of the class, since a request is made for every operation.
-        return tuple.__new__(OperationRequest, (place, place.operation_id, operation_type, plain, digest))
+        return tuple.__new__(OperationRequest, (place, operation_id_of(place), operation_type, plain, digest))
 
     def __str__(self) -> str:
         return operation_text(self.operation_type, self.parameters)
@@ -310,6 +311,17 @@ class OperationLog:
             self._open_waits = {name: wait for name, wait in self._open_waits.items() if wait[0] != path}
 
     # --- lookup ------------------------------------------------------------------------------------------------------
+
+    def is_unrecorded(self, request: OperationRequest) -> bool:
+        """Return whether an operation certainly has no record, so that it can be carried out without a lookup, and note
+        that it was requested. This is so for each new operation of a step that runs for the first time.
+        """
+        path = request.place.path
+        operation_id = request.operation_id
+        if path not in self.fresh or operation_id in self._requested or self.miss_policy is not None:
+            return False
+        self.note_request(path, operation_id)
+        return True
 
     def run(
         self, request: OperationRequest, carry_out: CarryOut, options: CallOptions = PLAIN

@@ -101,7 +101,7 @@ class Recorder:
         """
         self._on_idle = on_idle
         self.operations.is_stopping = True
-        # Otherwise `_end` of the last of these calls does it.
+        # Otherwise `_make` of the last of these calls does it.
         if not self._running_calls:
             on_idle()
 
@@ -133,8 +133,10 @@ class Recorder:
         return self._replay_or_make(request, call)
 
     def _replay_or_make(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
+        # The usual case, kept free of what only a recorded operation or a policy needs.
+        if self.operations.is_unrecorded(request):
+            return self._carry_out(request, call, None)
         carry_out = partial(self._carry_out, request, call)
-        # The usual case, kept free of the objects that only a policy needs.
         if self.operations.miss_policy is None:
             return self.operations.run(request, carry_out)
         workspace_ref = None
@@ -241,7 +243,9 @@ class Recorder:
             if not call.may_begin_early:
                 self.journal.require_durable()
             if not call.repeatable:
-                self._end()
+                self._running_calls -= 1
+                if self._on_idle is not None and not self._running_calls:  # the last call before a requested pause
+                    self._on_idle()
         return result
 
     async def _execute(
@@ -327,14 +331,6 @@ class Recorder:
         # cases.
         is_heard = self._texts.is_heard(execution_id)
         return self._texts.hand_on(execution_id, record.operation_id, streamed) if is_heard else make()
-
-    def _end(self) -> None:
-        """Note that a call which must not be repeated has ended. After the last such call, complete the pause that was
-        requested, if any.
-        """
-        self._running_calls -= 1
-        if self._on_idle is not None and not self._running_calls:
-            self._on_idle()
 
 
 # --- containment of exceptions ---------------------------------------------------------------------------------------

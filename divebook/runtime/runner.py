@@ -176,12 +176,14 @@ class PathRunner(ABC):
         if self._recorder.operations.is_stopping:
             return False
         run = StepRun(self._recorder, self._services, self.workflow, instruction)
+        operations = self._recorder.operations
         # Counted before the code runs: a message that wakes the path while the code unwinds raises the number, and the
         # step runs again instead of waiting for ever.
         wakes = self.journal.present.paths[instruction.path].woken
-        self.journal.record_all(instruction.first)
+        if instruction.first:
+            self.journal.record_all(instruction.first)
         # A resumed step has its `step_started` in the log already.
-        self._recorder.operations.enter(instruction.path, is_new=not instruction.resumed)
+        operations.enter(instruction.path, is_new=not instruction.resumed)
         if not instruction.resumed:
             event = catalog.StepStarted(
                 run.step.type or "unknown", dict(run.step.parameters) or None, instruction.visit
@@ -192,7 +194,8 @@ class PathRunner(ABC):
             try:
                 outcome = await run.run()
                 # Code may have caught its `DivergenceError` and returned. Its result must not be recorded.
-                self._recorder.operations.require_agreement(instruction.path)
+                if operations.diverged:
+                    operations.require_agreement(instruction.path)
             except ContinuedAsNew as continuation:
                 return self._leave(run, instruction.path, continuation)
             except Suspended:
@@ -201,13 +204,13 @@ class PathRunner(ABC):
                 # No message has arrived, so the path waits. Its task ends, and `wake` starts another one.
                 if wakes_before == wakes:
                     return False
-                self._recorder.operations.enter(instruction.path, is_new=False)
+                operations.enter(instruction.path, is_new=False)
             except Exception as error:  # noqa: BLE001 - any error of step code is the recorded failure of the step
                 # If the log cannot be written, errors of step code are its consequence, and cannot be recorded.
                 if self.journal.error is not None:
                     raise self.journal.error from _other_cause(self.journal.error, error)
                 # A divergence counts more than the error that the code raised because of it.
-                cause = self._recorder.operations.diverged.get(instruction.path, error)
+                cause = operations.diverged.get(instruction.path, error)
                 return self._give_up(run, instruction.path, cause)
             else:
                 self._complete(run, instruction.path, outcome)

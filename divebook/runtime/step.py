@@ -24,6 +24,7 @@ from divebook.errors import (
     BoundExceededError,
     DivergenceError,
     ItemFailedError,
+    NotFoundError,
     Problem,
     ScriptError,
     StepError,
@@ -446,9 +447,15 @@ class StepRun:
             The exception of the last attempt.
         """
         self._handler = self._find_handler()
-        each = self.step.each
+        step = self.step
+        each = step.each
         # Rows of a frame are not items of the runner: the handler of the step runs them itself.
-        return self._run_item(None, None) if each is None or each.rows is not None else self._run_items(each)
+        if each is not None and each.rows is None:
+            return self._run_items(each)
+        # The usual case, kept free of what items, attempts and rollbacks need.
+        if step.retry is None and step.rollback is None and self._path in self._recorder.operations.fresh:
+            return self._attempt(None, None, 0)
+        return self._run_item(None, None)
 
     async def _run_items(self, each: Each) -> Outcome:
         journal = self._recorder.journal
@@ -466,7 +473,10 @@ class StepRun:
 
     def _find_handler(self) -> Handler:
         step = self.step
-        handler = self._services.handlers.get(step.type)
+        try:
+            handler = self._services.handlers[step.type]
+        except (KeyError, NotFoundError):
+            handler = None
         if handler is None or (step.type in EXTENSIONS and not self._workflow.manner.has_extensions):
             raise StepError(f'unsupported step type "{step.type}" in step "{step.name}"')
         return handler
@@ -482,7 +492,6 @@ class StepRun:
             is_of_rows or self._services.agent_of_step(self.step) is not None or self._has_recorded_turn(index)
         ):
             policy = None  # it applies to each row or agent call instead, so that none is repeated
-        # The usual case, kept free of the loop of attempts.
         if has_one_attempt(self._recorder, self._path, policy):
             attempts = self._attempt(index, item, 0)
         else:

@@ -206,20 +206,19 @@ class ActionStep:
         if not name:
             raise StepError(f'no action specified for action step "{context.step.name}"')
         action = self._find(name)
-        # The dialect `dive` stores the text of a result, `divebook` the result itself.
-        keeps_text = context.workflow.manner.keeps_text
-        if prepared_call(context, action).has_templates:
+        prepared = prepared_call(context, action)
+        if prepared.has_templates:
             parameters = await filled(parameters, context.names, cache=context.known)
         try:
             # The frame is evaluated by itself: it is not a parameter of the action.
             if context.step.each is not None and context.step.each.rows is not None:
                 frame = await filled({"rows": context.step.each.rows}, context.names, cache=context.known)
                 return await run_rows(context, action, parameters, frame["rows"])
-            result = await call(context, action, parameters)
+            result = await call(context, action, parameters, prepared=prepared)
         except ApprovalDeniedError:
             raise
         except Exception as error:
-            text_of_error = clean_text(error) if keeps_text else clean_failure(error)
+            text_of_error = clean_text(error) if prepared.keeps_text else clean_failure(error)
             raise StepError(f"action {name} failed: {text_of_error}") from error
         text = value_text(result)
-        return Outcome(text, text if keeps_text else result)
+        return Outcome(text, text if prepared.keeps_text else result)

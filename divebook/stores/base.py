@@ -181,7 +181,10 @@ class EventStore(ABC):
         self._check_open()
         checked = list(map(self._prepare_batch, batches))
         # Refused batches and batches without records are not written.
-        prepared = [entry for entry in checked if isinstance(entry, PreparedBatch)]
+        prepared: list[PreparedBatch] = []
+        for entry in checked:
+            if isinstance(entry, PreparedBatch):
+                prepared.append(entry)  # noqa: PERF401 - a list comprehension is a call in Python 3.11
         answers = self._write_and_notify(prepared) if prepared else []
         if len(answers) == len(checked):
             return answers
@@ -294,8 +297,8 @@ class EventStore(ABC):
         try:
             # A batch that begins a log has nothing to decrypt yet. A fork shares events of its source, so it needs the
             # source's key.
-            if batch.expected_sequence:
-                self.check_key(batch.source or batch.execution_id)
+            if batch.expected_sequence and not self._is_readable(log := batch.source or batch.execution_id):
+                self.check_key(log)
             prepared = prepare(batch, self.sealing)
         except (InvalidEventError, ExecutionEndedError, DecryptionError) as error:
             return error

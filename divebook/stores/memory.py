@@ -108,7 +108,7 @@ class MemoryStore(EventStore):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
-        return [self._write_one(batch) for batch in batches]
+        return list(map(self._write_one, batches))
 
     def _write_one(self, batch: PreparedBatch) -> Refusal | None:
         try:
@@ -131,7 +131,8 @@ class MemoryStore(EventStore):
             raise batch.fenced_error(log.token)
         if log.last_sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.last_sequence)
-        batch.check_may_follow(log.status_columns.status)
+        if log.status_columns.status in TERMINAL:
+            batch.check_may_follow(log.status_columns.status)
         if batch.last_message is not None:
             batch.check_has_read(self._newest_message(batch.execution_id))
         log.ids.refuse(batch.records, batch.ids, log.all_ids)
