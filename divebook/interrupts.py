@@ -18,6 +18,11 @@ import os
 import signal
 import threading
 import time
+
+# The functions of the module `signal` wrap these. They convert each number and handler to an enum and back, which takes
+# ten times as long, and every wait of a caller replaces the handler twice.
+from _signal import getsignal  # type: ignore[import-not-found]
+from _signal import signal as set_handler
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -60,7 +65,7 @@ class DeferredInterrupts:
         A pending interrupt is raised by `raise_pending` or when the block ends. If one was raised inside the
         block, later ones are dropped until its end, because the same person pressed the key again.
         """
-        previous = signal.getsignal(signal.SIGINT)
+        previous = getsignal(signal.SIGINT)
         if not _is_main_thread() or not callable(previous):
             yield False
             return
@@ -71,7 +76,7 @@ class DeferredInterrupts:
         self._previous_handler = previous
         self._pending = False
         self._raised_in_block = False
-        signal.signal(signal.SIGINT, self._on_signal)
+        set_handler(signal.SIGINT, self._on_signal)
         try:
             yield True
         finally:
@@ -87,8 +92,8 @@ class DeferredInterrupts:
         """Install a SIGINT handler, but only if the handler `current` is still installed, so that a handler set by the
         user stays.
         """
-        if signal.getsignal(signal.SIGINT) == current:
-            signal.signal(signal.SIGINT, new)
+        if getsignal(signal.SIGINT) == current:
+            set_handler(signal.SIGINT, new)
 
     def _on_signal(self, _: int, frame: FrameType | None) -> None:
         now = time.monotonic()
@@ -119,7 +124,7 @@ class DeferredInterrupts:
         """Allow keyboard interrupts (Ctrl-C) at any moment inside a ``with`` block, for example while its code asks a
         person a question.
         """
-        if not _is_main_thread() or signal.getsignal(signal.SIGINT) != self._on_signal:
+        if not _is_main_thread() or getsignal(signal.SIGINT) != self._on_signal:
             yield
             return
         # A pending interrupt was meant for the code before this block.

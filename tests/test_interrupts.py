@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from divebook import interrupts
 from divebook.interrupts import (
     INTERRUPTS,
     SECOND_INTERRUPT_AFTER,
@@ -225,16 +226,16 @@ def test_a_time_limit_of_somebodys_signal_handler_ends_the_waiting(timeout):
 
 
 def test_one_that_comes_as_a_block_begins_leaves_nothing_behind(keyboard, monkeypatch):
-    install = signal.signal
+    install = interrupts.set_handler
 
     def interrupted_install(number, handler):
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("divebook.interrupts.signal.signal", interrupted_install)
+    monkeypatch.setattr("divebook.interrupts.set_handler", interrupted_install)
     with pytest.raises(KeyboardInterrupt):
         keyboard.deferred().__enter__()
-    assert signal.signal is install
+    assert interrupts.set_handler is install
     with keyboard.deferred():
         assert not interrupted(press)
         assert interrupted(keyboard.raise_pending)

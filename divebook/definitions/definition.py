@@ -565,7 +565,7 @@ def missing_actions(
         if step.rollback is not None:
             uses.append((step.rollback.action, ("Rollback", "Action")))
         for name, place in uses:
-            if name and same_name(name, actions) is None:
+            if name and name not in actions and same_name(name, actions) is None:
                 message = f'action "{name}" of step "{step.name}" not found'
                 hint = did_you_mean(name, actions)
                 yield Problem(message, key="Action", hint=hint, place=("Steps", index, *place)), name

@@ -486,7 +486,8 @@ def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
         draft.ledger = draft.ledger.with_hop(path.hop, status="success", ended_us=draft.moment)
         path.hop = None
     # A call without a recorded end was cancelled by the code of the step. It does not hold budget any longer.
-    release_calls(draft, path)
+    if draft.ledger.reserved_tokens or draft.ledger.reserved_cost:
+        release_calls(draft, path)
     path.phase = ROUTING
     path.open = None
     path.last_step = step

@@ -1093,10 +1093,13 @@ def with_place(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K,
     """Return the mapping from keys to the events that hold their large values, after event `sequence` has set the value
     of `key`. A small value has no entry.
     """
+    # Most values are small, and replace no large one.
+    if not places and type(value) in ATOMS and (type(value) is not str or len(value) <= SMALL):
+        return places
     # The new event replaces the place of an earlier large value. A small value removes it.
     if is_large(value):
         return places.set(key, sequence)
-    return places.delete(key) if places and key in places else places
+    return places.delete(key) if key in places else places
 
 
 def with_places(places: Map[K, int], new_places: Map[K, int], keys: Map[K, Any]) -> Map[K, int]:

@@ -699,7 +699,7 @@ class Registry:
         require_definition(workflow)
         for name in to_begin:
             self.workflow(name)
-        steps = [step for step in workflow.steps if ahead is None or step.name in ahead]
+        steps = workflow.steps if ahead is None else [step for step in workflow.steps if step.name in ahead]
         if workflow.first_step.type == FUNCTION and workflow.manner.is_strict:
             require_function(workflow.name)
         if workflow.manner.is_strict:
@@ -715,7 +715,8 @@ class Registry:
         if workflow.manner.is_strict:
             # Only the strict dialect checks names in advance. A file in the legacy dialect may name things that its
             # run never reaches.
-            check_declared(self._definitions.tools, self.tools, self._agents.values(), self.servers)
+            if self._definitions.tools:
+                check_declared(self._definitions.tools, self.tools, self._agents.values(), self.servers)
             self._check_names(workflow, ahead)
         for step in steps:
             if step.executor:
@@ -724,7 +725,7 @@ class Registry:
     def _check_agents_and_workspaces(self, workflow: Workflow, steps: Sequence[Step]) -> None:
         for agent in agents_of_steps(steps, self.agent_or_default, self):
             self.check_agent(agent)
-        for workspace in (workflow.workspace, *(step.workspace for step in steps)):
+        for workspace in [workflow.workspace, *[step.workspace for step in steps]]:
             if workspace is not None:
                 self.check_workspace(workspace)
 
@@ -732,7 +733,7 @@ class Registry:
         """Raise an error unless the actions, workflows and agents to which the steps of a workflow refer exist."""
         actions = self.actions
         _raise_first("action", missing_actions(workflow, actions, ahead), actions, workflow)
-        if any(step.workflow for step in workflow.steps):
+        if [step for step in workflow.steps if step.workflow]:
             workflows = self.workflows
             _raise_first("workflow", missing_workflows(workflow, workflows, ahead), workflows, workflow)
         for step in workflow.steps:

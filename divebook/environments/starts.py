@@ -222,12 +222,13 @@ def opening_of(
     ----------
     inputs
         Inputs in their stored form.
+    options
+        Start options. `check_options` has checked those of a caller.
     code
         Digests of the Python functions that the workflow may call.
     parent
         The execution that starts this one, if any. It waits for the end, unless `origin` has another meaning.
     """
-    check_options(options)
     bounds = options.get("bounds")
     identity = options.get("identity")
     tags = options.get("tags")
@@ -424,6 +425,8 @@ def check_options(options: StartOptions) -> None:
 
     Texts of people (``key``, ``note``, ``notebook``, ``cell``) must be strings; a start key must not be blank.
     """
+    if not options:
+        return
     values: Mapping[str, Any] = options
     require_options(values, ["inputs", *sorted(OPTION_NAMES)], "an execution cannot be started with the option")
     for name in ("bounds", "identity"):

@@ -21,6 +21,7 @@ from divebook.environments.starts import (
     WARN,
     StartOptions,
     as_bounds,
+    check_options,
     existing_execution,
     forked_of,
     opening_of,
@@ -287,6 +288,7 @@ class Variants:
         tools, only, awaited_by
             Fields of the event.
         """
+        check_options(options)
         code = self._registry.code_of(workflow)
         opening = opening_of(workflow, prefix.state.inputs, code, options, origin=origin)
         forked = forked_of(opening, prefix.state, prefix.opened, change, options)

@@ -148,7 +148,9 @@ class _Check(NamedTuple):
 
 _Checks: TypeAlias = tuple[dict[str, frozenset[type]], dict[str, Fault]]
 _CHECKS: dict[type, _Checks] = {}
-"""Cached checks of each payload class: exact classes and fault functions by field. Fields of type `Any` have none."""
+"""Cached checks of each payload class: exact classes and fault functions by field. Fields of type `Any` have none. A
+field that may be an integer has `int` among its exact classes, and only the range of the integer is to be checked.
+"""
 
 _REQUIRED_VALUES: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
 """Cached function of each payload class that returns the values of the fields that must not be None."""
@@ -169,8 +171,9 @@ def wrong_field(kind: type, data: Mapping[str, Any]) -> str | None:
     """
     exact, faults = _CHECKS.get(kind) or _build_checks(kind)
     for name, value in data.items():
-        # Fields of type `Any` are not in `exact`. A value of an exact class needs no call.
-        if name in exact and type(value) not in exact[name]:
+        # Fields of type `Any` are not in `exact`. A value of an exact class needs no call, unless it is a long integer.
+        value_kind = type(value)
+        if name in exact and (value_kind not in exact[name] or (value_kind is int and not -WHOLE <= value < WHOLE)):
             description = faults[name](value, name)
             if description:
                 return description
@@ -211,8 +214,11 @@ def _required_values_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _build_checks(kind: type) -> _Checks:
-    checks = {name: _check_of(hint) for name, hint in declared(kind).items() if hint is not Any}
-    exact = {name: check.exact for name, check in checks.items()}
+    hints = declared(kind)
+    checks = {name: _check_of(hint) for name, hint in hints.items() if hint is not Any}
+    exact = {
+        name: check.exact | {int} if int in choices_of(hints[name]) else check.exact for name, check in checks.items()
+    }
     _CHECKS[kind] = exact, {name: check.fault for name, check in checks.items()}
     return _CHECKS[kind]
 
@@ -223,6 +229,11 @@ def declared(kind: Any) -> dict[str, Any]:
     """
     hints = get_type_hints(kind)
     return {entry.name: entry.metadata.get(HOLDS, hints[entry.name]) for entry in fields(kind)}
+
+
+def choices_of(hint: Any) -> tuple[Any, ...]:
+    """Return the alternatives of a union, or the type itself."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def _check_of(hint: Any) -> _Check:

@@ -272,7 +272,7 @@ def opened(value: Any, *, lenient: bool = False) -> Any:
     UnopenableValueError
         See `Recorded.open`.
     """
-    return _opened(value, lenient)
+    return value if type(value) in ATOMS else _opened(value, lenient)
 
 
 def _opened(value: Any, lenient: bool) -> Any:  # noqa: FBT001 - it calls itself for every part of a value

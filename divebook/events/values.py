@@ -338,7 +338,9 @@ def _normalize_mapping(value: Mapping[Any, Any], path: _Path, depth: int) -> Any
         # One other key is enough: all entries are then recorded as pairs, which keep the types and the order of keys.
         if type(key) is not str:
             return _normalize_pairs("map", value, _path_text(path), depth)
-        plain[key] = item if type(item) in _ATOMS else _normalize(item, (path, key), depth + 1)
+        kind = type(item)
+        is_plain = kind in _ATOMS or (kind is int and _INT64_MIN <= item <= _UINT64_MAX)
+        plain[key] = item if is_plain else _normalize(item, (path, key), depth + 1)
     return TaggedDict(plain) if TAG in plain else plain
 
 

@@ -191,8 +191,9 @@ class Journal:
         latest = self._latest
         for fact in (data, *more):
             # The error is checked only where a record begins: all facts of one record are written or refused together.
-            if not latest.join(fact, path, step, now):
-                self._close()
+            if not latest.facts or not latest.join(fact, path, step, now):
+                if latest.facts:
+                    self._close()
                 if self.error is not None:
                     raise self.error
                 if self.is_parked:
@@ -265,9 +266,9 @@ class Journal:
             record = latest.record()
             # The record object is final now. If the draft lacks its last facts, it gets them with the next fold.
             self._pending.append(record)
-            if latest.folded < len(latest.facts):
+            if latest.folded < len(record.facts):
                 self._unfolded.append((record, latest.folded))
-            latest.end()
+            latest.facts = []
 
     def _seal(self) -> ExecutionState:
         """Convert the mutable draft of the state to the immutable state, and return this state. The caller must hold
@@ -316,7 +317,7 @@ class Journal:
                 self._state = evolve_records(self._state, [(record, folded)])
             except Exception as error:  # noqa: BLE001 - each later `record` and `durable` raises it
                 self.error = error
-                self._latest.end()
+                self._latest.facts = []
                 # Records before the faulty one are sound, and are still written.
                 self._pending = [before for before in self._pending if before.sequence < record.sequence]
                 return
@@ -416,7 +417,8 @@ class Journal:
         """Return the records that are not written yet as a batch for the store. Called by `GroupCommit`."""
         # The record must be closed before the state is read: status, `wake_at` and `taken` of the batch are those
         # after its last event.
-        self._close()
+        if self._latest.facts:
+            self._close()
         present = self.present
         # The first batch of a log acquires the first lease in the same transaction. No other process can therefore
         # drive the new execution in between.
@@ -566,7 +568,7 @@ class RecordBuilder:
     Attributes
     ----------
     facts
-        The facts of the record so far; empty once no fact may join any more.
+        The facts of the record so far. It is empty if no record is growing, and `begin` must come next.
     folded
         Number of these facts that are folded into the state.
     recorded_at
@@ -637,11 +639,6 @@ class RecordBuilder:
                 self._id, self._execution_id, self._sequence, self.recorded_at, facts, self._path, self._step
             )
         return record
-
-    def end(self) -> None:
-        """Close the record, so that no further event joins it."""
-        self.facts = []
-        self._may_follow = _NOTHING
 
 
 # --- detection of large facts ----------------------------------------------------------------------------------------

@@ -632,8 +632,9 @@ class Control:
         self._latest_session = self._session
         if driver.has_missed_lease:
             self._watch_release(driver.id)
-        if driver.state.is_over:
-            await self._family.on_end(driver)
+        state = driver.state
+        if state.is_over:
+            await self._family.on_end(driver, state)
             if driver.may_have_children:  # its count would stay in memory (tests/runtime/test_ended.py)
                 await self._session.calls.work(lambda: self.family_bounds.forget(driver.id))
             return
@@ -1237,14 +1238,14 @@ class FamilyTree:
         self._cancel = cancel
         self._continue_parent = continue_parent
 
-    async def on_end(self, driver: Driver) -> None:
+    async def on_end(self, driver: Driver, state: ExecutionState) -> None:
         """Handle the end of an execution. First cancel its children and wait for their end, in rounds of at most 5
         seconds each. Then let its parent continue.
 
         The store has posted the message to the parent together with the end (`Batch.parent`).
         """
-        parent = driver.state.parent
-        await self._cancel_children(driver, driver.status, STOP_SECONDS)
+        parent = state.parent
+        await self._cancel_children(driver, state.status, STOP_SECONDS)
         if parent is not None:
             try:
                 await ENGINE.session(self._store).calls.work(lambda: self._continue_parent(parent))

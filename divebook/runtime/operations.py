@@ -320,7 +320,9 @@ class OperationLog:
         operation_id = request.operation_id
         if path not in self.fresh or operation_id in self._requested or self.miss_policy is not None:
             return False
-        self.note_request(path, operation_id)
+        self._requested.add(operation_id)
+        if self._latest or self.diverged or self._abandoned:
+            self.note_request(path, operation_id)
         return True
 
     def run(

@@ -130,12 +130,12 @@ class Recorder:
         """
         if self.call_wrapper is not None:
             return self.call_wrapper(self._replay_or_make, request, call)
-        return self._replay_or_make(request, call)
-
-    def _replay_or_make(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
         # The usual case, kept free of what only a recorded operation or a policy needs.
         if self.operations.is_unrecorded(request):
             return self._carry_out(request, call, None)
+        return self._replay_or_make(request, call)
+
+    def _replay_or_make(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
         carry_out = partial(self._carry_out, request, call)
         if self.operations.miss_policy is None:
             return self.operations.run(request, carry_out)

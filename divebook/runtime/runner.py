@@ -608,15 +608,16 @@ class Runner(PathRunner):
             self._recorder.waits.expire = self._alarms.expire
             # Timers are set before the inbox is read, and the paths start last: a path then finds every message and
             # expiry that exists. Nothing waits yet in an execution without paths.
-            if self.journal.present.paths:
-                self._alarms.set_all()
-            else:
+            is_new = not self.journal.present.paths
+            if is_new:
                 self.journal.record_all((decide_start(self.workflow),))
+            else:
+                self._alarms.set_all()
             if self.journal.written:  # before its first write, an execution can have no messages
                 await self._record_messages()
             # The process may have died after a path had failed, and before the failure stopped the other paths.
-            if not self._stop_siblings():
-                await self._drive_active()
+            if is_new or not self._stop_siblings():
+                await self._drive_active(is_new=is_new)
 
     # --- parking -----------------------------------------------------------------------------------------------------
 
@@ -685,15 +686,15 @@ class Runner(PathRunner):
 
     # --- scheduling of paths -----------------------------------------------------------------------------------------
 
-    async def _drive_active(self) -> None:
+    async def _drive_active(self, *, is_new: bool) -> None:
         """Run every active path until it ends or waits. A single path without deadlines runs in the present task,
-        because a new task would cost time.
+        because a new task would cost time. The path of a new execution has none.
 
         Passed deadlines are handled before that (test_a_later_process_finds_that_it_has_expired).
         """
         present = self.journal.present
         active = [path.id for path in present.active_paths()]
-        if len(active) == 1 and not self._driven and not present.deadlines():
+        if len(active) == 1 and not self._driven and (is_new or not present.deadlines()):
             # Noted before the first await, so that a message does not start a second task.
             self._driven.add(active[0])
             await self._drive(active[0])
@@ -883,11 +884,8 @@ class ParkedRun:
         Other workflows have few operations per step to replay. `miss_policy` is the miss policy of a what-if.
         """
         self._identity = _code_identity(workflow, services)
-        may_park = (
-            PARKED_RUNS.most > 0
-            and journal.state.rolling_back is None
-            and any(part is not None for part in self._identity)
-        )
+        has_code = self._identity != (None, None)
+        may_park = has_code and PARKED_RUNS.most > 0 and journal.present.rolling_back is None
         waits = Waits(journal)
         operations = OperationLog(journal, waits, miss_policy)
         services_of_recorder = services.texts, services.policy, services.workspace_provider, services.tracing

@@ -166,19 +166,15 @@ def scalar_text(value: Any) -> str:
     if isinstance(value, float):
         return float_text(value)
     if isinstance(value, int):
-        return _int_text(value)
+        try:
+            return str(value)
+        except ValueError as error:  # Python refuses to write very long numbers
+            raise ScriptError(f"a number cannot be written as text: {error}") from error
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, _TIMES):
         return value.isoformat()
     return value.summary() if isinstance(value, Recorded) else str(value)
-
-
-def _int_text(value: int) -> str:
-    try:
-        return str(value)
-    except ValueError as error:  # Python refuses to write very long numbers
-        raise ScriptError(f"a number cannot be written as text: {error}") from error
 
 
 def float_text(value: float) -> str:

@@ -41,7 +41,7 @@ from divebook.events.catalog import (
     InterruptResolved,
     Payload,
 )
-from divebook.events.codec import DATA_FUNCTIONS, decode, encode
+from divebook.events.codec import DATA_FUNCTIONS, decode, encode, encode_all
 from divebook.events.event import LATEST, Event, Record, check_place, place_of, successor, to_datetime
 from divebook.events.payload import fast_init
 from divebook.events.values import ByHash, StoredFile, tag
@@ -53,10 +53,10 @@ from divebook.stores.encoding import (
     Packed,
     by_reference,
     chain,
-    encode_facts,
     encode_repeats,
     head,
     is_large,
+    joined,
     of_row,
     type_of,
 )
@@ -133,7 +133,10 @@ class Batch:
     @property
     def last_sequence(self) -> int:
         """Sequence number of the last event of the log after the batch."""
-        return self.records[-1].last_sequence if self.records else self.expected_sequence
+        if not self.records:
+            return self.expected_sequence
+        last = self.records[-1]
+        return last.sequence + len(last.facts) - 1
 
     def events(self) -> list[Event]:
         """Return the events of all records of the batch."""
@@ -428,7 +431,7 @@ class _Drafts:
             # The values of a large record are replaced before it is encoded (`encode_long_values`), so that it is
             # encoded once.
             is_large_one = batch.is_heavy and any(map(is_large, bodies))
-            payload = LARGE if is_large_one else encode_facts(bodies, self._tag)
+            payload = LARGE if is_large_one else joined(encode_all(bodies, self._tag))
             # `_tag` reports values that are kept by their hash, but it has not seen those of a record that is encoded
             # later.
             if is_large_one or self.has_hashed_values:

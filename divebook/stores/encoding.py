@@ -39,7 +39,7 @@ from divebook.events.codec import (
 )
 from divebook.events.event import ALPHABET, PAIRS
 from divebook.events.recorded import ATOMS, TAG, Recorded, TaggedDict
-from divebook.events.values import ByHash, StoredFile, tag, untag
+from divebook.events.values import ByHash, StoredFile, untag
 
 Body: TypeAlias = dict[str, Any]
 """Plain data (a dict) of one event payload, as `Payload.to_data` returns it."""
@@ -73,14 +73,6 @@ def width_of(record_type: str) -> int:
     return record_type.count(JOINT) + 1
 
 
-def encode_facts(bodies: Sequence[Body], tagged: Callable[[Any], Any] = tag) -> bytes:
-    """Encode the payloads of a record's events, given as plain data, to the bytes that a store keeps.
-
-    `tagged` converts values that JSON lacks, as for `encode_all`.
-    """
-    return joined(encode_all(bodies, tagged))
-
-
 def joined(lines: Sequence[bytes]) -> bytes:
     """Join the JSON texts of a record's events to the encoded data of the record. A single text is returned unchanged;
     several texts form a JSON list.
@@ -98,13 +90,16 @@ def places(bodies: Sequence[Body], first: int = 0) -> list[tuple[Any, Any, list[
     long_values: list[tuple[Any, Any, list[Any]]] = []
     for index, body in enumerate(bodies, first):
         for key, value in body.items():
+            # Most fields are numbers and short strings.
+            if type(value) in _SHORT or (type(value) is str and len(value) < MIN_LENGTH):
+                continue
             # Mutations are a list of changes of variables, [{"variable": ..., "value": ...}, ...]. Only the values may
             # be long.
             if key == "mutations":
                 for number, mutation in enumerate(value):
                     if "value" in mutation and _may_be_long(mutation["value"]):
                         long_values.append((mutation, "value", [index, key, number, "value"]))
-            elif type(value) not in _SHORT and _may_be_long(value):
+            elif _may_be_long(value):
                 long_values.append((body, key, [index, key]))
     return long_values
 
@@ -540,7 +535,7 @@ def encode_repeats(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> d
     for index, body in chosen.items():
         # A record without repeats keeps the bytes that were encoded before.
         if body is not bodies[index] and payloads[index] is not LARGE:
-            payloads[index] = encode_facts(body)
+            payloads[index] = joined(encode_all(body))
         # Blobs come last, since a record may be short after the replacement of its repeats.
         if payloads[index] is LARGE or len(payloads[index]) > BLOB_BYTES:
             lines, contents = zip(*map(encode_large, body), strict=True)

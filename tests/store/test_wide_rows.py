@@ -203,8 +203,8 @@ def _undone(store, entry):
     """Append a record in a transaction that ends with an error."""
     enter = store._logs.write
 
-    def write(cursor, batches):
-        enter(cursor, batches)
+    def write(*arguments):
+        enter(*arguments)
         raise ZeroDivisionError
 
     store._logs.write = write

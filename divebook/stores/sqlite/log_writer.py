@@ -11,8 +11,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
+from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import (
     ConcurrentAppendError,
     ExecutionNotFoundError,
@@ -81,21 +83,21 @@ class LogWriter:
         self._unknown = unknown
         self._logs: dict[str, CachedLog] = {}
         """Cached logs by execution id, the least recently written log first."""
-        self._version = -1
-        """``PRAGMA data_version`` at the last write, which changes when another connection writes to the file."""
-        self._generation = 0
-        """Number of changes of `_version`. A cached log of an earlier generation may be outdated."""
+        self._file_version = -1
+        """``PRAGMA data_version`` at the last write, which changes when another connection writes to the file. A log
+        that was cached at another version may be outdated."""
 
-    def write(self, cursor: sqlite3.Cursor, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
+    def write(
+        self, cursor: sqlite3.Cursor, batches: Sequence[PreparedBatch], file_version: int
+    ) -> list[Refusal | None]:
         """Write batches in the caller's transaction. Return for each batch the error with which it was refused, or None
         if it was written.
+
+        `file_version` is the ``PRAGMA data_version`` of the file in this transaction.
         """
         self._types.refresh(cursor)
-        (version,) = cursor.execute("PRAGMA data_version").fetchone()
-        if version != self._version:
-            self._version = version
-            self._generation = self._generation + 1
-        answers = [self._write_batch(cursor, batch) for batch in batches]
+        self._file_version = file_version
+        answers = list(map(self._write_batch, repeat(cursor), batches))
         while len(self._logs) > MAX_CACHED_LOGS:
             del self._logs[next(iter(self._logs))]
         return answers
@@ -132,7 +134,7 @@ class LogWriter:
             log.advance(cursor, batch, checksums[-1], grown)
         elif grown:
             log.write_row(cursor, batch, grown)
-        if batch.ends:
+        if batch.status_change is not None and batch.ends:
             _end(cursor, log, batch)
         if batch.questions:
             tables.write_questions(cursor, log.key, batch.questions)
@@ -179,7 +181,8 @@ class LogWriter:
             # Inside the transaction, since callers can only check before it. If two of them saw the execution running,
             # the second is refused (test_nothing_follows_an_end_but_what_the_table_allows,
             # tests/runtime/test_meanwhile.py).
-            batch.check_may_follow(log.line.status)
+            if log.line.status in TERMINAL:
+                batch.check_may_follow(log.line.status)
             if batch.last_message is not None:
                 batch.check_has_read(tables.newest_message_number(cursor, log.key))
             log.ids.refuse(batch.records, batch.ids, lambda: self._ids_of(cursor, batch.execution_id))
@@ -213,7 +216,7 @@ class LogWriter:
             tables.insert_tags(cursor, key, line.created_at, beginning.tags)
         if batch.lease is not None:
             tables.insert_lease(cursor, key, batch.lease)
-        log = CachedLog(key, token, line, LogEnd(batch.last_sequence, checksum), self._generation)
+        log = CachedLog(key, token, line, LogEnd(batch.last_sequence, checksum), self._file_version)
         if source_key is not None:
             log.ids = KnownIds(None)  # the ids that it shares are unknown, and read only if necessary
         return log, checksum_before
@@ -240,14 +243,14 @@ class LogWriter:
         it was cached, otherwise the state in the file.
         """
         cached = self._logs.get(execution_id)
-        if cached is not None and cached.generation == self._generation:
+        if cached is not None and cached.file_version == self._file_version:
             return cached
         position = find(cursor, execution_id)
         if position is None:
             raise self._unknown(execution_id)
         line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (position.key,)).fetchone())
         log_end = log_end_of(cursor, self._types, position)
-        log = CachedLog(position.key, position.token, line, log_end, self._generation)
+        log = CachedLog(position.key, position.token, line, log_end, self._file_version)
         # Another connection has written to the file, but not to this log, so the cached ids are complete.
         if cached is not None and cached.same_as(log):
             log.ids = cached.ids
@@ -273,8 +276,8 @@ class CachedLog:
     """Row of the execution as it is in the file."""
     end: LogEnd
     """Present end of the log."""
-    generation: int
-    """Value of `LogWriter._generation` when the log was read or written."""
+    file_version: int
+    """``PRAGMA data_version`` of the file when the log was read or written."""
     ids: KnownIds = field(default_factory=KnownIds)
 
     def same_as(self, other: CachedLog) -> bool:

@@ -129,7 +129,7 @@ LISTS = {
 NUMBERS = itertools.count(1)
 
 
-def listed(message):  # noqa: C901 - one case for each way
+def listed(message):
     number = message["id"]
     match WAY:
         case "list-endless":
