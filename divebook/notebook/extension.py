@@ -33,6 +33,7 @@ from divebook.text.syntax import parse_python
 
 if TYPE_CHECKING:
     from divebook.notebook.line_completion import CellWithCursor, Completions
+    from divebook.replay.provenance import Provenance
 
 
 # Sub-commands that wait for a run. All others return at once.
@@ -63,6 +64,9 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     install_completion(shell)
     install_inspection(shell)
     shell.events.register("pre_run_cell", remember_cell)
+    if shell.display_formatter is not None:
+        # By name, because loading the extension must not load the class.
+        shell.display_formatter.mimebundle_formatter.for_type_by_name(*PROVENANCE, _bundle_of_causes)
     # The last statement, because it may read a store and resume runs, which needs the loaded magics.
     print_interrupted()
 
@@ -96,6 +100,9 @@ def _remove_all(shell: InteractiveShell) -> None:
     _remove(shell.input_transformers_post, lambda transform: isinstance(transform, AwaitWherePossible))
     remove_completion(shell)
     remove_inspection(shell)
+    if shell.display_formatter is not None:
+        # The name while no provenance was shown, and after that the class.
+        shell.display_formatter.mimebundle_formatter.pop(".".join(PROVENANCE), None)
     if remember_cell in shell.events.callbacks["pre_run_cell"]:
         shell.events.unregister("pre_run_cell", remember_cell)
     remaining = [entry for entry in shell.configurables if not isinstance(entry, DiveMagics | DevEnvMagics)]
@@ -107,6 +114,17 @@ def _remove_all(shell: InteractiveShell) -> None:
     for magics in shell.magics_manager.magics.values():
         magics.pop("dive", None)
         magics.pop("dev_env", None)
+
+
+PROVENANCE = ("divebook.replay.provenance", "Provenance")
+"""Module and name of the class that shows itself as a view."""
+
+
+def _bundle_of_causes(provenance: Provenance, **options: Any) -> dict[str, object]:
+    """Return the causes of a value by MIME type; see `divebook.notebook.causes.bundle_of_causes`."""
+    from divebook.notebook.causes import bundle_of_causes  # loading the extension must be quick
+
+    return bundle_of_causes(provenance, **options)
 
 
 def _remove(transforms: list[Transform], is_ours: Callable[[Transform], bool]) -> None:

@@ -232,7 +232,7 @@ class RunReplay(ReplayView, LogWalk):
         # `source_of` is called for each query, so that a growing log is read up to its end.
         pictures = ReplayPictures.of(lambda: source_of(execution))
         super().__init__(
-            SteppedLog(self._positions),
+            SteppedLog(self._positions, execution.history),
             name,
             saved,
             pictures=pictures,

@@ -11,7 +11,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from divebook.engine.forks import ends_in
 from divebook.engine.operations import (
@@ -59,9 +59,23 @@ class ProvenanceText:
         """Return one line that describes the origin of a value or a choice. In the formatted provenance, lines about
         its causes follow it.
         """
-        return {"choice": self._choice, "caught": self._caught}.get(origin.kind, self._value)(origin)
+        name, value, text = self.parts(origin)
+        return f"{name} = {value}: {text}" if name else text
 
-    def _value(self, origin: ValueOrigin) -> str:
+    def parts(self, origin: ValueOrigin) -> tuple[str, str, str]:
+        """Return the parts of the line about an origin: the name of the variable, its value, and the origin in words.
+
+        Name and value are empty if the words contain the whole line, such as for a choice.
+        """
+        if origin.kind == "choice":
+            return "", "", self._choice(origin)
+        if origin.kind == "caught":
+            return "", "", self._caught(origin)
+        text = self._origin_text(origin)
+        has_value = origin.kind not in ("state", "deleted", "kept")
+        return (one_line(origin.name, VALUE), self.value(origin), text) if has_value else ("", "", text)
+
+    def _origin_text(self, origin: ValueOrigin) -> str:
         # Kinds that are not listed were set by a step; they share the last form.
         name = one_line(origin.name, VALUE)
         at = f"at event {origin.sequence:,}"
@@ -69,8 +83,7 @@ class ProvenanceText:
         match origin.kind:
             case "input":
                 # Event 1 sets the inputs of a run. A later event that sets one is a fork.
-                when = f"changed by a fork {at}" if origin.sequence > 1 else "given at the start"
-                return f"{name} = {self.value(origin)}: {when}"
+                return f"changed by a fork {at}" if origin.sequence > 1 else "given at the start"
             case "state":
                 return f"all variables {at}"
             case "deleted":
@@ -79,8 +92,8 @@ class ProvenanceText:
                 was = "stayed as it was" if origin.reads else "was not set"
                 return f"{name} {was} {at}: {place} {'did not change it' if origin.path else 'went another way'}"
             case "output":
-                return f"{name} = {self.value(origin)}: the text of {place}"
-        return f"{name} = {self.value(origin)}: {place} {at}{self._kind(origin)}"
+                return f"the text of {place}"
+        return f"{place} {at}{self._kind(origin)}"
 
     def _place(self, origin: ValueOrigin) -> str:
         # Without a step, a variable comes from the start (carried over by the predecessor of a continued execution) or
@@ -127,19 +140,23 @@ class ProvenanceText:
         """Return the value to which an origin (an entry of the provenance) belongs, as a short text."""
         return self._shown(origin.name.rpartition(".")[2], self.why.value(origin))
 
-    def calls(self, origin: ValueOrigin) -> Iterator[str]:
-        """Yield one line for each of the first calls of the step that set a value. `origin` is the origin of the
-        value.
+    def clean(self, origin: ValueOrigin) -> Any:
+        """Return the recorded value to which an origin belongs, without secrets."""
+        return self._redactor.under(origin.name.rpartition(".")[2], self.why.value(origin))
+
+    def calls(self, origin: ValueOrigin) -> Iterator[tuple[str, StepCall | None]]:
+        """Yield one line for each of the first calls of the step that set a value, with the call. `origin` is the
+        origin of the value. The last lines may be remarks without a call.
         """
         # Scripts are left out: the step itself names its script, and a script has no arguments.
         calls = [call for call in origin.calls if call.type != SCRIPT_EXECUTION]
         for call in calls[:MOST_CALLS]:
             # Calls inside the turn of an agent are indented below it.
-            yield f"{'  ' if call.within is not None else ''}{self.call(call)}"
+            yield f"{'  ' if call.within is not None else ''}{self.call(call)}", call
         if len(calls) > MOST_CALLS:
-            yield f"... and {plural(len(calls) - MOST_CALLS, 'call')} more"
+            yield f"... and {plural(len(calls) - MOST_CALLS, 'call')} more", None
         if self.types.get(origin.step) == "function" and origin.kind == "set":
-            yield "what the function did between its calls is not recorded"
+            yield "what the function did between its calls is not recorded", None
 
     def call(self, call: StepCall) -> str:
         """Format a call of a step as one line: its kind and name, its arguments, and its result or error."""
@@ -269,6 +286,11 @@ class ProvenanceTree:
                     following += origin.because
             waiting = following
         return depths
+
+    @property
+    def log(self) -> Sequence[Event]:
+        """The events, from the first on."""
+        return self._log
 
     @property
     def name(self) -> str:
@@ -479,13 +501,30 @@ MOST_LINES, MOST_IN_TEXT, MOST_CALLS, DEEPEST = 240, 60, 4, 12
 """Maximum number of lines, of lines in text, of calls shown for one step, and of levels of causes."""
 
 
+class Entry(NamedTuple):
+    """One line of a formatted provenance: a cause, a call of the step that set a value, or a remark."""
+
+    depth: int
+    """Indentation: the distance from the explained value."""
+    text: str
+    """The whole line."""
+    origin: ValueOrigin | None = None
+    call: StepCall | None = None
+    is_repeated: bool = False
+    """True if the cause was already shown, and is only named here."""
+
+
 def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
-    """Yield the lines of text that show a provenance (the causes of a value), each with its depth of indentation.
+    """Yield the lines of text that show a provenance (the causes of a value), each with its depth of indentation."""
+    return ((entry.depth, entry.text) for entry in entries(why, ProvenanceText(why), most))
+
+
+def entries(why: ProvenanceTree, texts: ProvenanceText, most: int = MOST_LINES) -> Iterator[Entry]:
+    """Yield the lines that show a provenance (the causes of a value), each with its cause or call.
 
     A value that was already shown is only named again. The last line says that causes were left out.
     """
     # Depth first, in the order of the causes: each cause is followed by its own causes, indented.
-    texts = ProvenanceText(why)
     shown = set[int]()
     count = 0
     is_cut = False
@@ -500,16 +539,20 @@ def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, st
         # Choices have no name, and are not repeated.
         elif number in shown:
             if origin.name:
-                yield depth, f"{one_line(origin.name, VALUE)}: see above (event {origin.sequence:,})"
+                text = f"{one_line(origin.name, VALUE)}: see above (event {origin.sequence:,})"
+                yield Entry(depth, text, origin, is_repeated=True)
                 count += 1
         else:
             shown.add(number)
-            of_it = [(depth, texts.head(origin)), *((depth + 1, call) for call in texts.calls(origin))]
+            of_it = [
+                Entry(depth, texts.head(origin), origin),
+                *(Entry(depth + 1, text, None, call) for text, call in texts.calls(origin)),
+            ]
             yield from of_it
             count += len(of_it)
             waiting += [(depth + 1, cause) for cause in reversed(origin.causes)]
     if is_cut:
-        yield 0, _rest(why)
+        yield Entry(0, _rest(why))
 
 
 def _rest(why: ProvenanceTree) -> str:
@@ -586,9 +629,9 @@ class Provenance(Shown, ProvenanceTree):
 
     def report(self) -> Report:
         """Return the causes as a tree, in which each cause is below its effect."""
-        entries = tuple(lines(self))
-        unfolded = OPEN if len(entries) > ALL_OPEN else len(entries)
-        return Report(blocks=(Tree(entries, unfolded, MOST_IN_TEXT, _rest(self)),))
+        rows = tuple(lines(self))
+        unfolded = OPEN if len(rows) > ALL_OPEN else len(rows)
+        return Report(blocks=(Tree(rows, unfolded, MOST_IN_TEXT, _rest(self)),))
 
 
 # --- look-up in the index of a log, which grows with the log ----------------------------------------------------------

@@ -803,9 +803,13 @@ class EventBlock(TypedDict):
     step: list[int]
     text: list[int]
     """Short text that distinguishes the event from others: the error, the condition, the changed variables."""
+    kind: list[int]
+    """Type of the operation; ``step``, ``item`` or ``interrupt`` for events about a step, an item or a question."""
+    item: list[int]
+    """Number of the item of ``Each``, from 0, as text; empty outside of items."""
 
 
-EVENT_TEXTS = ("type", "path", "step", "text")
+EVENT_TEXTS = ("type", "path", "step", "text", "kind", "item")
 """Columns of an `EventBlock` that contain indexes into its `names`."""
 EVENT_NUMBERS = ("sequence", "time")
 """All other columns of an `EventBlock`."""
@@ -848,6 +852,44 @@ class StateView(TypedDict):
     usage: dict[str, int]
     pending: list[PendingView]
     error: str
+
+
+class WhyQuery(TypedDict):
+    """Message by which a replay requests the causes of a variable's value after an event."""
+
+    type: Literal["why"]
+    view: str
+    sequence: int
+    name: str
+
+
+class WhyLine(TypedDict):
+    """One cause in the provenance of a value, or a call of the step that set the value."""
+
+    depth: int
+    """Distance from the explained value, which has the depth 0."""
+    sequence: int
+    """Number of the event that set the value or ended the call; 0 if the line belongs to no event."""
+    kind: str
+    """Kind of the cause, such as ``input``, ``set`` or ``choice``; ``call``, ``again`` or ``more`` for other lines."""
+    operation: str
+    """Type of the operation of the call, or of the step that set the value; empty for other lines."""
+    name: str
+    value: str
+    text: str
+    """Origin of the value in words."""
+
+
+class WhyAnswer(TypedDict):
+    """Answer to `WhyQuery`: the value and its causes, each followed by its own causes with a greater depth."""
+
+    type: Literal["why"]
+    view: str
+    sequence: int
+    name: str
+    lines: list[WhyLine]
+    error: str
+    """The reason if there are no lines; empty otherwise."""
 
 
 class StateRequest(TypedDict):
@@ -1190,10 +1232,12 @@ InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
 OfferToBrowser: TypeAlias = Offer | Ack
 RunsToBrowser: TypeAlias = RunsPage | Ack
 PictureToBrowser: TypeAlias = Welcome | Bundle
-ReplayToBrowser: TypeAlias = StateAnswer | EventAnswer | EventsAnswer | SaidAnswer | GoTo | PictureToBrowser
+ReplayToBrowser: TypeAlias = StateAnswer | EventAnswer | EventsAnswer | SaidAnswer | WhyAnswer | GoTo | PictureToBrowser
 Present: TypeAlias = VariableQuery | FilesQuery
 Lookup: TypeAlias = Range | DetailRequest | ConversationQuery | SentQuery | Present | BundleQuery | RunsQuery
-ReplayToKernel: TypeAlias = StateRequest | EventRequest | EventRange | SaidQuery | StoodAt | PictureQuery | BundleQuery
+ReplayToKernel: TypeAlias = (
+    StateRequest | EventRequest | EventRange | SaidQuery | WhyQuery | StoodAt | PictureQuery | BundleQuery
+)
 ToKernel: TypeAlias = (
     Hello | Alive | Hosted | Bye | Lookup | AnswerGiven | Steering | RunsWish | TakingOver | ReplayToKernel
 )
@@ -1314,7 +1358,7 @@ def refusal(message: Any, union: Any) -> str | None:
 
     >>> from divebook.widgets.protocol import ReplayToKernel
     >>> refusal({"type": "stat", "view": "v"}, ReplayToKernel)
-    'no message has the type "stat"; known are state, event, events, said, at, picture, bundle'
+    'no message has the type "stat"; known are state, event, events, said, why, at, picture, bundle'
     """
     # {"state": StateRequest, "event": EventRequest, ...}: the literal of the field ``type`` identifies a message.
     kinds = {get_args(get_type_hints(kind)["type"])[0]: kind for kind in get_args(union)}

@@ -21,7 +21,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
-from typing import Any, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, NoReturn, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from divebook.definitions.definition import hidden_in
 from divebook.engine.evolve import evolve
@@ -72,7 +72,15 @@ from divebook.widgets.source import (
     with_activity,
 )
 from divebook.widgets.source import block_of as spans_block
-from divebook.widgets.stepping import block_of, path_cell, path_view, pending_view, shown_paths, summary_of
+from divebook.widgets.stepping import (
+    EventLabel,
+    EventLabels,
+    block_of,
+    path_cell,
+    path_view,
+    pending_view,
+    shown_paths,
+)
 from divebook.widgets.variables_and_files import FilesReader, Setters, VariableReader, shorter, within
 
 # --- reconstruction of states from a recording -----------------------------------------------------------------------
@@ -189,6 +197,8 @@ class RecordedPositions:
             path=block["path"][rows],
             step=block["step"][rows],
             text=block["text"][rows],
+            kind=block["kind"][rows],
+            item=block["item"][rows],
         )
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
@@ -217,6 +227,10 @@ class RecordedPositions:
         # The first event of the span starts the request. A later one up to `sequence` means that it had ended.
         ended = [number for number in self._recording["members"][row][1:] if number <= sequence]
         return sequence_of_request, parts_up_to(conversation, request, is_answered=bool(ended))
+
+    def why_at(self, sequence: int, name: str) -> NoReturn:
+        """Raise `IndexError`: a recording may lack events, so that the causes of a value are unknown."""
+        raise IndexError(f"the causes of {name} at event {sequence:,} are not in the notebook: they need the whole log")
 
     def welcome(self, view: str) -> Welcome:
         """Return the message with the data of the timeline and the graph that a view shows beside the replay."""
@@ -467,7 +481,12 @@ class CleanRun:
         # Sequence numbers count from 1 without gaps, so that event n is ``log[n - 1]``.
         self._events = [log[sequence - 1] for sequence in self._selected]
         self._data = self._clean_data(self._events)
-        self._texts = [redactor.text(summary_of(event)) for event in self._events]
+        labels = EventLabels()
+        # Kind and item have no text of a person, a model or a program.
+        self._event_labels = [
+            label if not label.text else EventLabel(label.kind, label.item, redactor.text(label.text))
+            for label in map(labels.of, self._events, self._data)
+        ]
         names = ItemNames.of_workflow(execution.workflow)
         self._place_of = names.place_of
         # Copies, because `_labelled` changes them and `read` is shared with the report. A span without its first event
@@ -548,7 +567,10 @@ class CleanRun:
             variables=shorter(self._variables, texts * VALUE_PER_TEXT),
             workspaces=within(self._workspaces, texts * VALUE_PER_TEXT),
             events=block_of(
-                [self._events[row] for row in rows], [self._texts[row] for row in rows], self._origin, sequences[0]
+                [self._events[row] for row in rows],
+                [self._event_labels[row] for row in rows],
+                self._origin,
+                sequences[0],
             ),
             data=[limited(self._data[row]) for row in rows],
             # The base is the state before the first event, position 0.
@@ -907,6 +929,10 @@ def _upgraded(data: Any) -> Any:
             spans.setdefault("within", [-1] * len(spans["id"]))
             for name in ("item", "given", "came"):
                 spans.setdefault(name, [0] * len(spans["id"]))
+        events = data.get("events")
+        if isinstance(events, dict) and isinstance(events.get("type"), list):
+            for name in ("kind", "item"):
+                events.setdefault(name, [0] * len(events["type"]))
         questions = data.get("questions")
         for question in questions if isinstance(questions, list) else ():
             if isinstance(question, dict):

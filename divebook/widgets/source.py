@@ -563,6 +563,8 @@ class Source:
 
     It is called repeatedly, because no event reports that a person has edited a definition.
     """
+    history: Callable[[], Sequence[Event]] | None = None
+    """Returns the log as a sequence."""
 
 
 def source_of(execution: Run) -> Source:
@@ -596,6 +598,7 @@ def source_of(execution: Run) -> Source:
         files=FilesReader(execution, shared()).of,
         question_id=question_id,
         names=ItemNames.of_workflow(execution.workflow),
+        history=execution.history,
     )
 
 

@@ -210,6 +210,16 @@ def len_of(value: Any) -> int:
     return int(value.shape[0]) if isinstance(value, Arrow) else len(value)
 
 
+def table_head(value: Arrow, largest: int) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns and the first rows of a frame as short texts; both are empty if the frame has no
+    rows and columns, or more than `largest` bytes.
+    """
+    rows = [] if value.least_bytes() > largest else _head(value)
+    names = list(dict.fromkeys(str(key) for row in rows for key in row))[:MOST_COLUMNS]
+    cells = [{str(key): _short(part, 1) for key, part in row.items()} for row in rows]
+    return [one_line(name, CELL) for name in names], [[_cell(row.get(name)) for name in names] for row in cells]
+
+
 def _head(value: Any) -> list[Mapping[str, Any]]:
     """Return the first rows of a table, or the first records of a list, to show as a table; an empty list for other
     values.

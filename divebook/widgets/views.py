@@ -16,7 +16,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, TypeAlias, cast
+from typing import Any, ClassVar, NoReturn, TypeAlias, TypedDict, cast
 
 import anywidget
 import traitlets
@@ -521,7 +521,7 @@ class LiveView(FollowingView):
                 self._reply(lambda: feed.history(view, first, stop), urgent=False)
             case {"type": "detail", "view": view, "id": index}:
                 self._reply(lambda: feed.detail(view, index), urgent=True)
-            case {"type": "state" | "event" | "events" | "said"}:
+            case {"type": "state" | "event" | "events" | "said" | "why"}:
                 self._reply(lambda: self._step(request), urgent=True)
 
     def _step(self, request: Mapping[str, Any]) -> ReplayToBrowser:
@@ -530,7 +530,7 @@ class LiveView(FollowingView):
         name = source.header()["execution_id"]
         # After `follow` the replay must read the log of the other execution.
         if self._stepped is None or self._stepped.positions.execution_id != name:
-            self._stepped = SteppedLog(Positions(name, source.read, source.total))
+            self._stepped = SteppedLog(Positions(name, source.read, source.total), source.history)
         return cast("ReplayToBrowser", reply_of(self._stepped, request))
 
 
@@ -895,6 +895,13 @@ PATIENCE = 10.0
 """Seconds for which the cell then waits until the page has the last events."""
 
 
+class ExplainedValue(TypedDict):
+    """Name of a variable, and the number of the event after which it had the value that a view explains."""
+
+    name: str
+    sequence: int
+
+
 class ReplayView(CleanWidget):
     """Widget that replays one log: it shows the state after each event.
 
@@ -914,7 +921,11 @@ class ReplayView(CleanWidget):
         Called when a page has all events.
     on_position
         Called with the position that a person has chosen in a page.
+    explained
+        The value whose causes the page shows first, with the replay folded; None for the replay alone.
     """
+
+    explained = traitlets.Dict().tag(sync=True)
 
     def __init__(
         self,
@@ -926,6 +937,7 @@ class ReplayView(CleanWidget):
         moves: bool = True,
         on_filled: Callable[[], None] | None = None,
         on_position: Callable[[int], None] | None = None,
+        explained: ExplainedValue | None = None,
     ) -> None:
         self._log = log
         self._name = name
@@ -937,7 +949,7 @@ class ReplayView(CleanWidget):
         self._lock = threading.Lock()
         self._first_request = threading.Event()
         self._filled = threading.Event()
-        super().__init__()
+        super().__init__(explained=explained or {})
         # As for `ViewModel`: messages must arrive while a cell runs.
         answer_while_busy(self.comm)
         self.on_msg(self._receive)

@@ -200,6 +200,18 @@ def go_to_what_matters(replay):
     replay.get_by_label("Step whose events are listed").select_option("flaky")
     replay.locator(".filter [role=status]", has_text=" of ").wait_for()
     assert {where.split()[-1] for where in replay.locator(".event .where").all_inner_texts()} == {"flaky"}
+    ask_why(replay)
+
+
+def ask_why(replay):
+    """Ask by keyboard why a variable has its value, go to the event that set it, and see what a fork repeats."""
+    replay.get_by_role("button", name="Why said has this value").press("Enter")
+    replay.locator(".causes li").first.wait_for()
+    cause = int(replay.locator(".causes .number").first.inner_text())
+    replay.get_by_role("button", name=f"Go to event {cause}", exact=True).first.press("Enter")
+    replay.get_by_text(f"State after event {cause}", exact=True).wait_for()
+    replay.get_by_role("button", name="Fork from here").press("Enter")
+    replay.locator(".fork .price", has_text=f"{cause} events shared. Runs again:").wait_for()
 
 
 def follow_each_other(notebook, replay):
@@ -211,7 +223,7 @@ def follow_each_other(notebook, replay):
     notebook.run_through(6)
     replay.get_by_text(f"State after event {stood - 1}", exact=True).wait_for()
     replay.locator(".db-beside canvas").first.wait_for()
-    step = replay.locator(".event[aria-selected=true] .where").inner_text().split()[-1]
+    step = replay.locator(".event[aria-selected=true] .where").inner_text().split()[-1].partition("[")[0]
     replay.locator(".step.here .name").get_by_text(step, exact=True).wait_for()
 
 
@@ -220,7 +232,7 @@ def see_what_the_model_saw(replay):
     replay.get_by_label("Step whose events are listed").select_option("every step")
     replay.get_by_role("button", name="To the beginning").click()
     replay.locator(".events").press("m")
-    replay.locator(".event[aria-selected=true]", has_text="call started").wait_for()
+    replay.locator(".event[aria-selected=true]", has_text="model call started").wait_for()
     replay.get_by_role("tab", name="Messages").click()
     replay.locator(".said.user", has_text="about ").wait_for()  # of the item that came first: three run side by side
 
@@ -239,7 +251,7 @@ def step_through(replay):
     replay.get_by_label("Speed").select_option("500")
     replay.get_by_role("button", name="Play", exact=True).click()
     replay.get_by_role("button", name="Play", exact=True).wait_for()
-    assert replay.locator(".event[aria-selected=true]").inner_text().split()[-1].endswith("flaky")
+    assert replay.locator(".event[aria-selected=true] .where").inner_text().split()[-1].endswith("flaky")
     stopped = int(replay.locator(".event[aria-selected=true] .number").inner_text())
     replay.get_by_role("button", name="One event back").click()
     replay.get_by_text(f"State after event {stopped - 1}").wait_for()

@@ -3,13 +3,15 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from divebook import Environment, Step, Workflow
 from divebook.definitions.definition import ENVELOPE, STATE
 from divebook.events import catalog
 from divebook.pipeline import Pipeline, create_envelope
 from divebook.replay.replayer import Positions
-from divebook.widgets.stepping import MAX_VALUES, SteppedLog, reply_of
+from divebook.widgets.stepping import FRAME, MAX_VALUES, SteppedLog, reply_of
 from tests.engine.history import begun, events, step
 
 
@@ -109,3 +111,49 @@ def test_messages_of_a_view_are_answered_and_troubles_told():
     )
     assert reply_of(positions, {"type": "event", "view": "v", "sequence": 0})["event"] is None
     assert reply_of(positions, {"type": "strange"}) is None
+
+
+def test_events_have_the_items_of_their_calls_and_values_in_words():
+    result = {"amount": 12, "of": [1, {"x": "y"}]}
+    log = events(
+        *begun(),
+        (catalog.StepStarted("prompt"), "main", "read"),
+        (catalog.IterationStarted(3, item="hotel.txt"), "main", "read"),
+        (catalog.OperationStarted("op_1", "script_execution", {}, iteration_index=3), "main", "read"),
+        (
+            catalog.OperationCompleted("op_1", "script_execution", 12, result),
+            "main",
+            "read",
+        ),
+    )
+    block = SteppedLog(Positions.of(log)).block(after=3)
+    rows = zip(*([block["names"][place] for place in block[name]] for name in ("kind", "item", "text")), strict=True)
+    assert [*rows] == [
+        ("item", "3", "hotel.txt"),
+        ("script_execution", "3", "script_execution"),
+        ("script_execution", "3", "amount: 12, of: [1, {x: y}]"),
+    ]
+
+
+def test_why_gives_the_causes_of_a_value_with_their_events():
+    steps = [Step("a", script="inputs.n + 1", store="x"), Step("b", script="[state.x, 2]", store="y")]
+    environment = Environment(store="memory:", workflows=[Workflow("sum", steps, inputs=["n"])])
+    run = environment.start("sum", {"n": 1}).wait()
+    log = SteppedLog(Positions.of(run.history()), run.history)
+    answer = reply_of(log, {"type": "why", "view": "v", "sequence": log.total, "name": "y"})
+    lines = [(line["depth"], line["sequence"], line["kind"], line["name"], line["value"]) for line in answer["lines"]]
+    assert lines == [(0, 11, "set", "y", "[2, 2]"), (1, 6, "set", "x", "2"), (2, 1, "input", "inputs.n", "1")]
+    assert answer["lines"][0]["operation"] == "script_execution"
+    missing = reply_of(log, {"type": "why", "view": "v", "sequence": 1, "name": "z"})
+    assert missing["lines"] == []
+    assert "no event up to 1 sets a variable z" in missing["error"]
+
+
+def test_a_frame_is_shown_with_its_size_and_first_rows():
+    steps = [Step("a", script="inputs.frame", store="frame")]
+    environment = Environment(store="memory:", workflows=[Workflow("w", steps, inputs=["frame"])])
+    run = environment.start("w", {"frame": pd.DataFrame({"n": range(9), "name": list("abcdefghi")})}).wait()
+    log = SteppedLog(Positions.of(run.history()))
+    frame = log.state_at(1)["inputs"]["frame"][FRAME]
+    assert (frame["type"], frame["size"], frame["columns"]) == ("DataFrame", "9 x 2", ["n", "name"])
+    assert frame["rows"][:2] == [["0", "a"], ["1", "b"]]

@@ -317,6 +317,8 @@ export const checkEventBlock = objectOf({
   path: column,
   step: column,
   text: column,
+  kind: column,
+  item: column,
 });
 
 export const checkPathView = objectOf({

@@ -658,6 +658,10 @@ export interface EventBlock {
   step: number[];
   /** Short text that distinguishes the event from others: the error, the condition, the changed variables. */
   text: number[];
+  /** Type of the operation; ``step``, ``item`` or ``interrupt`` for events about a step, an item or a question. */
+  kind: number[];
+  /** Number of the item of ``Each``, from 0, as text; empty outside of items. */
+  item: number[];
 }
 
 /** A path of an execution as it was after one event of the log. */
@@ -692,6 +696,41 @@ export interface StateView {
   paths: PathView[];
   usage: Record<string, number>;
   pending: PendingView[];
+  error: string;
+}
+
+/** Message by which a replay requests the causes of a variable's value after an event. */
+export interface WhyQuery {
+  type: "why";
+  view: string;
+  sequence: number;
+  name: string;
+}
+
+/** One cause in the provenance of a value, or a call of the step that set the value. */
+export interface WhyLine {
+  /** Distance from the explained value, which has the depth 0. */
+  depth: number;
+  /** Number of the event that set the value or ended the call; 0 if the line belongs to no event. */
+  sequence: number;
+  /** Kind of the cause, such as ``input``, ``set`` or ``choice``; ``call``, ``again`` or ``more`` for other lines. */
+  kind: string;
+  /** Type of the operation of the call, or of the step that set the value; empty for other lines. */
+  operation: string;
+  name: string;
+  value: string;
+  /** Origin of the value in words. */
+  text: string;
+}
+
+/** Answer to `WhyQuery`: the value and its causes, each followed by its own causes with a greater depth. */
+export interface WhyAnswer {
+  type: "why";
+  view: string;
+  sequence: number;
+  name: string;
+  lines: WhyLine[];
+  /** The reason if there are no lines; empty otherwise. */
   error: string;
 }
 
@@ -991,13 +1030,13 @@ export type RunsToBrowser = RunsPage | Ack;
 
 export type PictureToBrowser = Welcome | Bundle;
 
-export type ReplayToBrowser = StateAnswer | EventAnswer | EventsAnswer | SaidAnswer | GoTo | PictureToBrowser;
+export type ReplayToBrowser = StateAnswer | EventAnswer | EventsAnswer | SaidAnswer | WhyAnswer | GoTo | PictureToBrowser;
 
 export type Present = VariableQuery | FilesQuery;
 
 export type Lookup = Range | DetailRequest | ConversationQuery | SentQuery | Present | BundleQuery | RunsQuery;
 
-export type ReplayToKernel = StateRequest | EventRequest | EventRange | SaidQuery | StoodAt | PictureQuery | BundleQuery;
+export type ReplayToKernel = StateRequest | EventRequest | EventRange | SaidQuery | WhyQuery | StoodAt | PictureQuery | BundleQuery;
 
 export type ToKernel = Hello | Alive | Hosted | Bye | Lookup | AnswerGiven | Steering | RunsWish | TakingOver | ReplayToKernel;
 

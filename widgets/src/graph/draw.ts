@@ -31,6 +31,7 @@ export const WORDS: Record<StepStatus, string> = {
 /** Display names of step types, if they differ from the type. */
 const TYPES: Record<string, string> = { interrupt: "question" };
 const NAME_LENGTH = 14;
+const TYPE_LENGTH = 24;
 const HIDDEN = { "aria-hidden": "true" }; // the title already contains these texts
 const DEPTH = 20; // pixels by which back edges run below the steps
 
@@ -44,10 +45,10 @@ export interface StepDrawing {
 export function drawStep(step: GraphStep, { x, y }: Point): StepDrawing {
   const title = svg("title");
   const sign = svg("text", { x: 14, y: HEIGHT / 2 + 5, class: "sign", "text-anchor": "middle", ...HIDDEN });
-  const visits = svg("text", { x: WIDTH - 8, y: HEIGHT / 2 - 3, class: "visits", "text-anchor": "end", ...HIDDEN });
-  const name = svg("text", { x: 27, y: HEIGHT / 2 - 2, class: "name", ...HIDDEN }, oneLine(step.name, NAME_LENGTH));
+  const visits = svg("text", { x: WIDTH - 8, y: HEIGHT / 2 - 4, class: "visits", "text-anchor": "end", ...HIDDEN });
+  const name = svg("text", { x: 27, y: HEIGHT / 2 - 4, class: "name", ...HIDDEN }, oneLine(step.name, NAME_LENGTH));
   const typeText = (TYPES[step.type] ?? step.type) + (step.each ? " · each item" : "");
-  const type = svg("text", { x: 27, y: HEIGHT / 2 + 12, class: "type", ...HIDDEN }, oneLine(typeText, 24));
+  const type = svg("text", { x: 27, y: HEIGHT / 2 + 13, class: "type", ...HIDDEN }, oneLine(typeText, TYPE_LENGTH));
   const box = svg("rect", { width: WIDTH, height: HEIGHT, rx: step.type === "prompt" ? 10 : 3, class: "box" });
   const behind = step.each && svg("rect", { x: 4, y: 4, width: WIDTH, height: HEIGHT, rx: 3, class: "box behind" });
   const parts = [title, behind, box, sign, name, type, visits].filter((part) => part !== false);
@@ -55,7 +56,7 @@ export function drawStep(step: GraphStep, { x, y }: Point): StepDrawing {
   const showState = (state: StepState, progress: StepProgress | undefined): void => {
     const progressText = progress === undefined ? "" : progressOf(progress);
     const statusText = state.status === "waiting" || state.status === "untaken" ? WORDS[state.status] : typeText;
-    setText(type, oneLine(progressText || statusText, 24));
+    setText(type, oneLine(progressText || statusText, TYPE_LENGTH));
     element.setAttribute("data-status", state.status);
     setText(sign, SIGNS[state.status]);
     setText(visits, state.visits > 1 ? `×${state.visits}` : "");

@@ -1,20 +1,24 @@
-// Graph of a workflow with the state of its execution. It can be panned, zoomed and navigated by keys.
+// Graph of a workflow with the state of its execution. It scrolls if it is larger than its place, and can be zoomed and
+// navigated by keys.
 
 import type { Graph, StepProgress } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
 import { button, newId, setAttribute } from "../shared/element";
 import { svg } from "../shared/svg";
 import { drawEdge, drawStep, SIGNS, WORDS, type StepDrawing } from "./draw";
-import { HEIGHT, layout, WIDTH, type Layout } from "./layout";
+import { HEIGHT, layout, WIDTH, type Layout, type Point } from "./layout";
 import { NOT_TAKEN, NOT_YET, type StepStatus, type StepState } from "./stepstate";
 
 const SIDE_MARGIN = 28; // least room at the left in pixels
 const TOP_MARGIN = 14; // least room at the top
-// Limits of the scale. Below `READABLE_SCALE` texts are hidden. A large graph has at first at least `FIRST_LEAST_SCALE`.
+// Limits of the scale. No text is smaller than `LEAST_TYPE` pixels: a large graph scrolls at first instead of shrinking, and
+// after a zoom texts that would be smaller are hidden (graph.css: the small texts have 12 pixels, names grow).
 const MAX_SCALE = 2.5;
 const MIN_SCALE = 0.05;
-const READABLE_SCALE = 0.5;
-const FIRST_LEAST_SCALE = 0.65;
+const LEAST_TYPE = 11;
+const NAME_TYPE = 12.5;
+const FULL_TEXT_SCALE = LEAST_TYPE / 12;
+const NAMES_SCALE = 0.75; // below it names would be wider than their step
 const DRAG_DISTANCE = 4; // pixels from which a press is a drag and not a click
 const LEAST_HIGH = 72;
 const MOST_HIGH = 420;
@@ -33,6 +37,7 @@ export class GraphView implements View {
   readonly #scene = svg("g");
   readonly #arrow = newId();
   readonly #canvas: SVGSVGElement;
+  readonly #scroller: HTMLElement;
   readonly #legend = h("div", { class: "legend" });
   readonly #steps = new Map<string, StepDrawing>();
   readonly #resizeObserver: ResizeObserver;
@@ -41,9 +46,11 @@ export class GraphView implements View {
   #selected: string | null = null;
   #focused: string | null = null;
   #replayStep: string | null = null;
-  #view = { x: 0, y: 0, scale: 1 };
-  /** True if a person has moved or zoomed the graph: a new size of the page then does not fit it again. */
-  #isMovedByUser = false;
+  #scale = 1;
+  /** Room to the left of the graph and above it in pixels. */
+  #offset: Point = { x: 0, y: 0 };
+  /** True if a person has zoomed the graph: a new size of the page then does not fit it again. */
+  #isZoomedByUser = false;
 
   constructor(host: GraphHost) {
     this.#host = host;
@@ -59,15 +66,17 @@ export class GraphView implements View {
       button("−", () => { this.#zoom(0.8); }, { class: "small", "aria-label": "Zoom out" }),
       button("Fit", () => {
         this.fit();
-        this.#isMovedByUser = true;
+        this.#isZoomedByUser = true;
       }, { class: "small" }),
     );
-    this.element = h("section", { class: "divebook divebook-graph", "aria-label": "Workflow" }, this.#canvas, h("div", { class: "foot" }, this.#legend, tools));
+    this.#scroller = h("div", { class: "scroll" }, this.#canvas);
+    this.element = h("section", { class: "divebook divebook-graph", "aria-label": "Workflow" }, this.#scroller, h("div", { class: "foot" }, this.#legend, tools));
     this.#listen();
     this.#resizeObserver = new ResizeObserver(() => {
-      if (!this.#isMovedByUser) this.fit(FIRST_LEAST_SCALE);
+      if (this.#isZoomedByUser) this.#apply();
+      else this.fit(FULL_TEXT_SCALE);
     });
-    this.#resizeObserver.observe(this.#canvas);
+    this.#resizeObserver.observe(this.#scroller);
   }
 
   /** Show a workflow with the states of its steps. The layout is computed again only for a different workflow. */
@@ -101,21 +110,13 @@ export class GraphView implements View {
     this.#reveal(step);
   }
 
-  /**
-   * Show the whole graph, or its beginning if the scale would be below `least`.
-   *
-   * The width decides the scale, the scale decides the height of the canvas, and a height at its limit reduces the scale
-   * again.
-   */
+  /** Show the whole graph; if the scale would be below `least`, the graph has this scale and scrolls. */
   fit(least = MIN_SCALE): void {
-    const width = this.#canvas.clientWidth;
-    const widthScale = Math.max(least, Math.min((width - 2 * SIDE_MARGIN) / this.#layout.width, 1)) || 1; // NaN for an empty graph
-    const height = Math.min(MOST_HIGH, Math.max(LEAST_HIGH, this.#layout.height * widthScale + 2 * TOP_MARGIN));
-    this.#canvas.style.height = `${height}px`;
-    const scale = Math.max(least, Math.min(widthScale, (height - 2 * TOP_MARGIN) / this.#layout.height));
-    const centered = (size: number, room: number, margin: number): number => Math.max(Math.min(margin, room / 2), (room - size * scale) / 2);
-    this.#isMovedByUser = false;
-    this.#view = { scale, x: centered(this.#layout.width, width, SIDE_MARGIN), y: centered(this.#layout.height, height, TOP_MARGIN) };
+    const { width, height } = this.#layout;
+    const widthScale = (this.#scroller.clientWidth - 2 * SIDE_MARGIN) / width;
+    const heightScale = (MOST_HIGH - 2 * TOP_MARGIN) / height;
+    this.#scale = Math.max(least, Math.min(widthScale, heightScale, 1)) || 1; // NaN for an empty graph
+    this.#isZoomedByUser = false;
     this.#apply();
   }
 
@@ -137,7 +138,7 @@ export class GraphView implements View {
     this.#scene.replaceChildren(...lines, ...[...this.#steps.values()].map(({ element }) => element));
     this.#focus(graph.steps[0]?.name ?? null, false);
     this.select(this.#selected);
-    this.fit(FIRST_LEAST_SCALE);
+    this.fit(FULL_TEXT_SCALE);
   }
 
   /** Make a step selectable by clicking. */
@@ -167,31 +168,39 @@ export class GraphView implements View {
   #reveal(name: string | null): void {
     const at = name === null ? undefined : this.#layout.steps.get(name);
     if (at === undefined) return;
-    const { x, y, scale } = this.#view;
-    /** Return the shift that moves a center with a half size into the range from 0 to `size`. */
-    const shift = (place: number, half: number, size: number): number => Math.min(0, size - half - place) + Math.max(0, half - place);
-    this.#view.x += shift(x + at.x * scale, (WIDTH / 2) * scale + 8, this.#canvas.clientWidth);
-    this.#view.y += shift(y + at.y * scale, (HEIGHT / 2) * scale + 8, this.#canvas.clientHeight);
-    this.#apply();
+    const { clientWidth, clientHeight, scrollLeft, scrollTop } = this.#scroller;
+    const x = this.#offset.x + at.x * this.#scale - scrollLeft;
+    const y = this.#offset.y + at.y * this.#scale - scrollTop;
+    /** Return the distance by which a center with a half size is outside of the range from 0 to `size`. */
+    const outside = (place: number, half: number, size: number): number => Math.max(0, place + half - size) + Math.min(0, place - half);
+    this.#scroller.scrollLeft += outside(x, (WIDTH / 2) * this.#scale + 8, clientWidth);
+    this.#scroller.scrollTop += outside(y, (HEIGHT / 2) * this.#scale + 8, clientHeight);
   }
 
-  /** Zoom about a point, which stays in place. */
-  #zoom(factor: number, x = this.#canvas.clientWidth / 2, y = this.#canvas.clientHeight / 2): void {
-    const scale = Math.min(MAX_SCALE, Math.max(MIN_SCALE, this.#view.scale * factor));
-    const ratio = scale / this.#view.scale;
-    this.#isMovedByUser = true;
-    this.#view = { scale, x: x - (x - this.#view.x) * ratio, y: y - (y - this.#view.y) * ratio };
+  /** Zoom about a point of the visible part, which stays in place. */
+  #zoom(factor: number, x = this.#scroller.clientWidth / 2, y = this.#scroller.clientHeight / 2): void {
+    const { scrollLeft, scrollTop } = this.#scroller;
+    const before = { scale: this.#scale, left: scrollLeft + x - this.#offset.x, top: scrollTop + y - this.#offset.y };
+    this.#scale = Math.min(MAX_SCALE, Math.max(MIN_SCALE, this.#scale * factor));
+    this.#isZoomedByUser = true;
     this.#apply();
+    const ratio = this.#scale / before.scale;
+    this.#scroller.scrollLeft = before.left * ratio + this.#offset.x - x;
+    this.#scroller.scrollTop = before.top * ratio + this.#offset.y - y;
   }
 
-  /** Apply position and scale. The class `beyond` shows that a part of the graph is out of view. */
+  /** Apply the scale: the canvas is as large as the graph, or as its place, in which the graph is then centered. */
   #apply(): void {
-    const { x, y, scale } = this.#view;
-    this.#scene.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${scale.toFixed(4)})`);
-    this.#canvas.classList.toggle("far", scale < READABLE_SCALE);
-    const isWider = x + this.#layout.width * scale > this.#canvas.clientWidth;
-    const isHigher = y + this.#layout.height * scale > parseFloat(this.#canvas.style.height);
-    this.element.classList.toggle("beyond", isWider || isHigher);
+    const scale = this.#scale;
+    const width = Math.max(this.#scroller.clientWidth, this.#layout.width * scale + 2 * SIDE_MARGIN);
+    const height = Math.max(LEAST_HIGH, this.#layout.height * scale + 2 * TOP_MARGIN);
+    this.#offset = { x: (width - this.#layout.width * scale) / 2, y: (height - this.#layout.height * scale) / 2 };
+    this.#canvas.setAttribute("width", width.toFixed(0));
+    this.#canvas.setAttribute("height", height.toFixed(0));
+    this.#scene.setAttribute("transform", `translate(${this.#offset.x.toFixed(1)} ${this.#offset.y.toFixed(1)}) scale(${scale.toFixed(4)})`);
+    this.#canvas.style.setProperty("--name-size", `${Math.max(NAME_TYPE, LEAST_TYPE / scale).toFixed(1)}px`);
+    this.#canvas.classList.toggle("near", scale >= FULL_TEXT_SCALE);
+    this.#canvas.classList.toggle("far", scale < NAMES_SCALE);
   }
 
   #listen(): void {
@@ -199,25 +208,25 @@ export class GraphView implements View {
     this.#canvas.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.metaKey) return; // the wheel alone scrolls the page
       event.preventDefault();
-      const frame = this.#canvas.getBoundingClientRect();
+      const frame = this.#scroller.getBoundingClientRect();
       this.#zoom(Math.exp(-event.deltaY / 300), event.clientX - frame.left, event.clientY - frame.top);
     }, { passive: false });
     this.#canvas.addEventListener("pointerdown", (event) => { this.#startPan(event); });
   }
 
-  /** Pan with the pointer until it is released. */
+  /** Scroll with the mouse until its button is released. Touches scroll without this. */
   #startPan(down: PointerEvent): void {
-    if (down.button !== 0) return;
-    const start = { ...this.#view };
+    if (down.button !== 0 || down.pointerType === "touch") return;
+    const { scrollLeft, scrollTop } = this.#scroller;
     let isDrag = false;
     const move = (event: PointerEvent): void => {
       const dx = event.clientX - down.clientX;
       const dy = event.clientY - down.clientY;
       if (!isDrag && Math.hypot(dx, dy) < DRAG_DISTANCE) return;
       if (!isDrag) this.#canvas.setPointerCapture(down.pointerId); // not earlier: a captured press does not click a step
-      isDrag = this.#isMovedByUser = true;
-      this.#view = { ...start, x: start.x + dx, y: start.y + dy };
-      this.#apply();
+      isDrag = true;
+      this.#scroller.scrollLeft = scrollLeft - dx;
+      this.#scroller.scrollTop = scrollTop - dy;
     };
     const end = new AbortController();
     const stop = (): void => { end.abort(); };

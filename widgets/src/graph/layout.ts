@@ -8,11 +8,11 @@
 
 import type { Graph, GraphEdge } from "../protocol";
 
-export const WIDTH = 152;
-export const HEIGHT = 40;
+export const WIDTH = 168;
+export const HEIGHT = 44;
 const GAP_X = 52;
 const GAP_Y = 30;
-const LETTER = 6; // width of a letter of a condition in pixels
+const LETTER = 6.6; // width of a letter of a condition in pixels
 export const MOST_CONDITION = 22;
 const SWEEPS = 8; // passes over all layers, forward and backward in turn
 const WAYPOINT_HEIGHT = 12; // height of a waypoint in pixels

@@ -6,7 +6,7 @@ import { copyButton } from "../shared/copy";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import { plural } from "../shared/format";
-import { canRerun, rerun } from "../shared/celllinks";
+import { isInNotebook, rerun } from "../shared/celllinks";
 import { keysList } from "../shared/keys";
 import type { Model } from "../shared/model";
 import { kernelStopped } from "../shared/words";
@@ -55,7 +55,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   /** Show a message about a command, or a hint about the state of the connection or the run. */
   function showNotice(text: string): void {
     message = text;
-    const hasResume = isStopped(model) && canRerun(root);
+    const hasResume = isStopped(model) && isInNotebook(root);
     if (hasResume) notice.append(resume);
     else resume.remove();
     const connectionText = { connecting: "connecting to the kernel …", connected: message, detached: stoppedText(model, hasResume) }[model.connected];

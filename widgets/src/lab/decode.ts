@@ -75,9 +75,12 @@ function upgradedQuestion(question: unknown): unknown {
   return { became: valueText(question["response"], 400), ...question, status };
 }
 
-/** Add sequence numbers to the events of older recordings. Those contain the newest events without gaps. */
-function upgradedEvents(events: unknown): object {
-  if (!isObject(events) || "sequence" in events || !Array.isArray(events["type"])) return {};
+/** Add the columns that the events of older recordings lack. Those without sequence numbers contain the newest events without gaps. */
+function upgradedEvents(older: unknown): object {
+  if (!isObject(older) || !Array.isArray(older["type"])) return {};
+  const zeros = (): number[] => (older["type"] as unknown[]).map(() => 0);
+  const events: Record<string, unknown> & { type: unknown[] } = { kind: zeros(), item: zeros(), ...older, type: older["type"] };
+  if ("sequence" in older) return { events };
   const first = Number(events["first"]);
   const count = events["type"].length;
   const sample = first > 1 ? { sample: `The last ${count.toLocaleString("en")} of ${(first - 1 + count).toLocaleString("en")} events` } : {};

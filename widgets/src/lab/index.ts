@@ -58,7 +58,7 @@ function plugin(id: string, description: string, dependencies: Dependencies, act
 
 /** Return the plugins of the extension. */
 async function extension(): Promise<unknown> {
-  const { INotebookTracker, NotebookActions } = await shared<{ INotebookTracker: unknown; NotebookActions: CellRuns }>(NOTEBOOK);
+  const { INotebookTracker, NotebookActions } = await shared<{ INotebookTracker: unknown; NotebookActions: CellRuns & CellCreation }>(NOTEBOOK);
   const { IEditorLanguageRegistry } = await shared<{ IEditorLanguageRegistry: unknown }>("@jupyterlab/codemirror");
   const activate = (_: unknown, tracker: Tracker, languages: Languages): void => {
     highlight(tracker, languages);

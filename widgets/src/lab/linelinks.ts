@@ -1,11 +1,11 @@
-// Navigation from a view to a line of a cell, access of views to the current text of cells, and running the notebook again up
-// to the cell of a view.
+// Navigation from a view to a line of a cell, access of views to the current text of cells, running the notebook again up to
+// the cell of a view, and new cells below it.
 
-import type { Cell, CellRuns, Panel, Tracker } from "./jupyterlab";
+import type { Cell, CellCreation, CellRuns, Panel, Tracker } from "./jupyterlab";
 import { provideNavigation, type CellLine } from "../shared/celllinks";
 
 /** Answer the requests of views in all notebooks. */
-export function followLineLinks(tracker: Tracker, actions: CellRuns): void {
+export function followLineLinks(tracker: Tracker, actions: CellRuns & CellCreation): void {
   const go = (target: CellLine, from: Element): void => {
     tracker.forEach((panel) => {
       if (panel.node.contains(from)) show(panel, target);
@@ -23,7 +23,21 @@ export function followLineLinks(tracker: Tracker, actions: CellRuns): void {
       if (panel.node.contains(from)) void runTo(panel, from, actions);
     });
   };
-  provideNavigation({ go, read, rerun });
+  const insert = (code: string, from: Element): void => {
+    tracker.forEach((panel) => {
+      if (panel.node.contains(from)) insertCell(panel, code, from, actions);
+    });
+  };
+  provideNavigation({ go, read, rerun, insert });
+}
+
+/** Insert a cell with this code below the cell that contains an element, and put the cursor into it. */
+function insertCell({ content }: Panel, code: string, from: Element, actions: CellCreation): void {
+  content.activeCellIndex = content.widgets.findIndex(({ node }) => node.contains(from));
+  actions.insertBelow(content);
+  content.activeCell?.model.sharedModel.setSource(code);
+  content.mode = "edit";
+  void content.scrollToItem(content.activeCellIndex, "smart");
 }
 
 /** Run the cells above the one that contains an element, and then this cell. A kernel that is dead is started again. */

@@ -52,7 +52,8 @@ export class RecordedHost implements ReplaySource {
 
   // eslint-disable-next-line @typescript-eslint/require-await -- same
   async fill(replay: Replay): Promise<void> {
-    replay.add(this.events);
+    replay.add(this.events, this.last);
+    replay.complete();
   }
 
   close(): void { /* nothing is open */ }

@@ -1,15 +1,39 @@
 // Virtual list of events: only the visible rows exist as elements.
 
-import { h } from "../shared/dom";
-import { newId } from "../shared/element";
+import { h, setText } from "../shared/dom";
+import { newId, setAttribute } from "../shared/element";
+import { duration, formatCount, tickLabel } from "../shared/format";
 import { oneLine } from "../shared/text";
 import { branchOf, eventName } from "../shared/words";
-import type { Entry } from "./log";
+import { kindBadge, kindName } from "./badge";
+import { isError, stopsAt, type Entry } from "./log";
 import type { Player } from "./player";
-import { stopsAt } from "./log";
 
 const ROW = 24;
 const OVERSCAN = 4; // extra rows above and below the visible ones
+const SECOND = 1_000_000; // microseconds
+const HUNDREDTH = SECOND / 100;
+
+/** Return the time of an event since the first event, as a list shows it: in milliseconds or hundredths of a second. */
+export function timeOf({ time }: Entry): string {
+  return time < SECOND ? duration(time) : tickLabel(time, HUNDREDTH);
+}
+
+/** Return the display name of an event: that of its type, with the kind of call that started or ended. */
+export function nameOf({ type, kind }: Entry): string {
+  const name = eventName(type);
+  return kind === "" || !type.startsWith("operation_") ? name : name.replace(/^call/, kindName(kind));
+}
+
+/** Return the place of an event: its step with the number of the item, and its branch. */
+export function placeOf({ path, step, item }: Entry): string {
+  return [branchOf(path), item === "" ? step : `${step}[${item}]`].filter((part) => part !== "").join(" › ");
+}
+
+/** Return the text of an event without the type of the operation, which its name contains. */
+export function textOf({ text, kind }: Entry): string {
+  return kind !== "" && text.startsWith(kind) ? text.slice(kind.length).trim() : text;
+}
 
 /** List of the events of a log. It scrolls with the position, and a click goes to an event. */
 export class EventList {
@@ -18,6 +42,8 @@ export class EventList {
   readonly #space = h("div", { class: "space", role: "presentation" });
   readonly #id = newId();
   readonly #resizeObserver: ResizeObserver;
+  /** Elements of the visible rows by position. */
+  #rows = new Map<number, HTMLElement>();
   /** Positions of the listed events; null for all. */
   #places: number[] | null = null;
 
@@ -66,45 +92,64 @@ export class EventList {
     this.#resizeObserver.disconnect();
   }
 
-  /** Create the visible rows. */
+  /** Create the visible rows. Rows that stay keep their elements, so that a click is not lost if the list grows meanwhile. */
   #draw(): void {
-    const { log, position } = this.#player;
+    const { log } = this.#player;
     const first = Math.max(0, Math.floor(this.element.scrollTop / ROW) - OVERSCAN);
     const count = Math.ceil((this.element.clientHeight || 300) / ROW) + 2 * OVERSCAN;
-    const rows: HTMLElement[] = [];
+    const rows = new Map<number, HTMLElement>();
     for (let row = first; row < Math.min(first + count, this.#count); row += 1) {
       const entry = log.at(this.#places?.[row] ?? row + 1);
-      if (entry !== undefined) rows.push(this.#row(entry, row, entry.place === position));
+      if (entry === undefined) continue;
+      const element = this.#rows.get(entry.place) ?? this.#row(entry);
+      this.#updateRow(element, entry, row);
+      rows.set(entry.place, element);
     }
-    this.#space.replaceChildren(...rows);
-    const isVisible = position > 0 && rows.some((row) => row.getAttribute("aria-selected") === "true");
-    if (isVisible) this.element.setAttribute("aria-activedescendant", `${this.#id}-${position}`);
-    else this.element.removeAttribute("aria-activedescendant");
+    for (const [place, element] of this.#rows) {
+      if (rows.get(place) !== element) element.remove();
+    }
+    [...rows.values()].forEach((element, index) => {
+      const present = this.#space.children[index];
+      if (present !== element) this.#space.insertBefore(element, present ?? null);
+    });
+    this.#rows = rows;
+    const current = rows.get(this.#player.position);
+    if (current === undefined) this.element.removeAttribute("aria-activedescendant");
+    else this.element.setAttribute("aria-activedescendant", current.id);
   }
 
-  #row(entry: Entry, row: number, isCurrent: boolean): HTMLElement {
-    const { place, sequence, type, path, step, text } = entry;
-    const location = [branchOf(path), step].filter((part) => part !== "").join(" › ");
-    const isStop = stopsAt(this.#player.breakpoints, entry);
-    const currentSign = isCurrent ? "▸" : "";
+  #row(entry: Entry): HTMLElement {
+    const { place, sequence, kind } = entry;
+    const sign = isError(entry) ? h("span", { class: "sign wrong", role: "img", "aria-label": "failed" }, "✕") : null;
+    const question = kind === "interrupt" ? h("span", { class: "sign", role: "img", "aria-label": "question" }, "?") : null;
     return h(
       "div",
       {
         id: `${this.#id}-${place}`,
         class: "event",
         role: "option",
-        style: `top: ${row * ROW}px`,
-        title: oneLine(`${eventName(type)} ${location} ${text}`, 400),
-        "aria-selected": isCurrent ? "true" : "false",
-        "aria-posinset": row + 1,
-        "aria-setsize": this.#count,
+        title: oneLine(`${nameOf(entry)} ${placeOf(entry)} ${textOf(entry)}`, 400),
         "data-place": place,
       },
-      h("span", { class: "dot" }, isStop ? "●" : currentSign),
-      h("span", { class: "number" }, String(sequence)),
-      h("span", { class: "type" }, eventName(type)),
-      h("span", { class: "where" }, location),
-      h("span", { class: "text" }, text),
+      h("span", { class: "dot" }),
+      h("span", { class: "number" }, formatCount(sequence)),
+      sign ?? question ?? kindBadge(kind),
+      h("span", { class: "type" }, nameOf(entry)),
+      h("span", { class: "where" }, placeOf(entry)),
+      h("span", { class: "text" }, textOf(entry)),
+      h("span", { class: "time" }, timeOf(entry)),
     );
+  }
+
+  /** Show what can change of a row: its place in the list, the position and the breakpoints. */
+  #updateRow(element: HTMLElement, entry: Entry, row: number): void {
+    const isCurrent = entry.place === this.#player.position;
+    const currentSign = isCurrent ? "▸" : "";
+    const dot = element.firstElementChild;
+    element.style.top = `${row * ROW}px`;
+    setAttribute(element, "aria-selected", String(isCurrent));
+    setAttribute(element, "aria-posinset", row + 1);
+    setAttribute(element, "aria-setsize", this.#count);
+    if (dot !== null) setText(dot, stopsAt(this.#player.breakpoints, entry) ? "●" : currentSign);
   }
 }

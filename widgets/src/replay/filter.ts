@@ -2,7 +2,8 @@
 
 import { h } from "../shared/dom";
 import { formatCount } from "../shared/format";
-import { branchOf, eventName } from "../shared/words";
+import { branchOf } from "../shared/words";
+import { nameOf, placeOf, textOf } from "./events";
 import type { Entry, Log } from "./log";
 
 const ALL = "";
@@ -22,7 +23,7 @@ export class Filter {
     const notify = (): void => { onChange(this.places()); };
     for (const field of [this.#step, this.#path]) field.addEventListener("change", notify);
     this.#word.addEventListener("input", notify);
-    this.element = h("div", { class: "row filter" }, this.#step, this.#path, this.#word, this.#matchCount);
+    this.element = h("div", { class: "row filter" }, h("strong", {}, "Events"), this.#step, this.#path, this.#word, this.#matchCount);
     this.fill();
   }
 
@@ -49,8 +50,8 @@ export class Filter {
 }
 
 /** Return true if the row of an event contains a word in lower case. */
-function contains({ type, path, step, text }: Entry, word: string): boolean {
-  return word === "" || `${eventName(type)} ${branchOf(path)} ${step} ${text}`.toLowerCase().includes(word);
+function contains(entry: Entry, word: string): boolean {
+  return word === "" || `${nameOf(entry)} ${placeOf(entry)} ${textOf(entry)}`.toLowerCase().includes(word);
 }
 
 /** Set the options of a field, and keep the choice if it is still available. */

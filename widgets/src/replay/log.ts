@@ -1,6 +1,6 @@
 // Columnar store of the events of a log, with search.
 
-import { MODEL_CALLS } from "../constants";
+import { AGENT_TURN, MODEL_CALLS, WAITS } from "../constants";
 import type { EventBlock } from "../protocol";
 
 const STATE_MUTATED = "state_mutated";
@@ -18,11 +18,15 @@ export interface Entry {
   path: string;
   step: string;
   text: string;
+  /** Type of the operation; `step`, `item` or `interrupt` for events about a step, an item or a question. */
+  kind: string;
+  /** Number of the item, from 0, as text; empty outside of items. */
+  item: string;
 }
 
-/** Condition at which playing stops: an event type, a step, a path, a call, a change of a variable, or any error. */
+/** Condition at which playing stops: one event, an event type, a step, a path, a call, a change of a variable, or any error. */
 export interface Breakpoint {
-  by: "type" | "step" | "path" | "operation" | "variable" | "error";
+  by: "event" | "type" | "step" | "path" | "operation" | "variable" | "error";
   value: string;
   isOn: boolean;
 }
@@ -73,7 +77,7 @@ export class Log {
     const { block, before } = location;
     const row = place - before - 1;
     const word = (column: number[]): string => block.names[column[row] ?? 0] ?? "";
-    const { sequence, type, path, step, text } = block;
+    const { sequence, type, path, step, text, kind, item } = block;
     return {
       place,
       sequence: sequence[row] ?? 0,
@@ -82,6 +86,8 @@ export class Log {
       path: word(path),
       step: word(step),
       text: word(text),
+      kind: word(kind),
+      item: word(item),
     };
   }
 
@@ -101,6 +107,7 @@ export class Log {
   /** Return the values that a breakpoint can have, sorted. */
   values(by: Breakpoint["by"]): string[] {
     if (by === "error") return ["any"];
+    if (by === "event") return []; // chosen in the list
     if (by === "variable") return this.#textsOf(STATE_MUTATED, namesIn);
     if (by === "operation") return this.#textsOf(OPERATION_STARTED, (text) => [text]);
     const texts = new Set(this.#blocks.flatMap(({ block }) => [...new Set(block[by])].map((place) => block.names[place] ?? "")));
@@ -149,6 +156,7 @@ export function stopsAt(breakpoints: readonly Breakpoint[], entry: Entry): boole
 
 function matchesBreakpoint(entry: Entry, by: Breakpoint["by"], value: string): boolean {
   if (by === "error") return isError(entry);
+  if (by === "event") return String(entry.sequence) === value;
   if (by === "variable") return changes(entry, value);
   return by === "operation" ? entry.type === OPERATION_STARTED && entry.text === value : entry[by] === value;
 }
@@ -171,6 +179,33 @@ export function isModelCall({ type, text }: Entry): boolean {
 /** Return true if an event sets or deletes a variable. */
 export function changes({ type, text }: Entry, variable: string): boolean {
   return type === STATE_MUTATED && namesIn(text).includes(variable);
+}
+
+/** Calls that ended after a position, by kind, and the time that they and the steps between them took. */
+export interface Remaining {
+  /** Number of calls by the type of the operation. */
+  calls: Map<string, number>;
+  /** Microseconds without the time in which the run waited or was paused. */
+  micros: number;
+}
+
+const RESTS: ReadonlySet<string> = new Set(["interrupt_raised", "execution_paused", "execution_enqueued"]);
+// Operations that are no calls: turns contain the calls, and the others cost nothing.
+const COMPUTED: ReadonlySet<string> = new Set([AGENT_TURN, ...WAITS, "time_access", "random_generation", "dynamic_content", "event_emitted"]);
+
+/** Return what a run did after a position. A fork from there repeats about the same. */
+export function remainingAfter(log: Log, position: number): Remaining {
+  const calls = new Map<string, number>();
+  let micros = 0;
+  let before = log.at(position);
+  for (let place = position + 1; place <= log.length; place += 1) {
+    const entry = log.at(place);
+    if (entry === undefined) break;
+    if (before !== undefined && !RESTS.has(before.type)) micros += entry.time - before.time;
+    if (entry.type === "operation_completed" && !COMPUTED.has(entry.kind)) calls.set(entry.kind, (calls.get(entry.kind) ?? 0) + 1);
+    before = entry;
+  }
+  return { calls, micros };
 }
 
 function namesIn(text: string): string[] {

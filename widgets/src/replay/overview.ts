@@ -1,6 +1,7 @@
-// Timeline and graph above a replay outside of a live view. They show its position, and selecting a bar goes to its event.
+// Timeline and graph above a replay outside of a live view. They show its position. Selecting a bar goes to its event, and
+// selecting a step goes to the next visit of the step.
 
-import type { Welcome } from "../protocol";
+import type { Header, Welcome } from "../protocol";
 import { h, type View } from "../shared/dom";
 import { formatCount } from "../shared/format";
 import { type Host, lazyPart, type Load } from "../shared/lazypart";
@@ -12,8 +13,11 @@ export interface OverviewHost {
   load: Load;
 }
 
-/** Create the timeline and the graph. `go` is called with the first event of a selected bar. */
-export function runOverview({ welcome, load }: OverviewHost, go: (sequence: number) => void): View & { setPosition: (at: Position) => void } {
+/**
+ * Create the timeline and the graph. `go` is called with the first event of a selected bar or step, `onRun` with the run as
+ * soon as it is loaded.
+ */
+export function runOverview({ welcome, load }: OverviewHost, go: (sequence: number) => void, onRun: (run: Header) => void): View & { setPosition: (at: Position) => void } {
   const model = new Model();
   const root = h("div", { class: "divebook db-root db-beside" });
   const rejection = { type: "ack", id: "", accepted: false, text: "a replay runs nothing" } as const;
@@ -36,6 +40,10 @@ export function runOverview({ welcome, load }: OverviewHost, go: (sequence: numb
   root.append(timeline.element, sample, graph.element);
   model.on((change) => {
     if (change === "selection" && model.selected !== null) go(model.spans.number(model.selected, "sequence"));
+    if (change !== "filter" || model.step === null) return;
+    const sequence = nextVisit(model, model.step);
+    model.filterStep(null); // here a step is a place to go to, and no filter
+    if (sequence !== undefined) go(sequence);
   });
   welcome().then((message) => {
     const count = message.spans.id.length;
@@ -44,6 +52,7 @@ export function runOverview({ welcome, load }: OverviewHost, go: (sequence: numb
     const text = `${formatCount(count)} of ${formatCount(total)} steps and calls are shown, spread over the run: all are in `;
     sample.replaceChildren(text, h("code", {}, "run.operations"), ".");
     model.welcome(message);
+    onRun(message.header);
   }, () => { root.hidden = true; }); // the replay itself shows that the kernel is gone
   const destroy = (): void => {
     timeline.destroy();
@@ -51,4 +60,14 @@ export function runOverview({ welcome, load }: OverviewHost, go: (sequence: numb
     root.remove();
   };
   return { element: root, setPosition: (at) => { model.setPosition(at); }, destroy };
+}
+
+/** Return the first event of the next visit to a step after the position; without a later visit, that of the first one. */
+function nextVisit({ spans, position }: Model, step: string): number | undefined {
+  const visits: number[] = [];
+  for (let id = 0; id < spans.total; id += 1) {
+    if (spans.has(id) && spans.text(id, "kind") === "step" && spans.text(id, "step") === step) visits.push(spans.number(id, "sequence"));
+  }
+  visits.sort((one, other) => one - other);
+  return visits.find((sequence) => sequence > (position?.sequence ?? 0)) ?? visits[0];
 }

@@ -2,24 +2,29 @@
 // searching.
 
 import "./replay.css";
-import type { DetailEvent, EventBlock, StateView } from "../protocol";
+import { STATUS_SIGNS } from "../constants";
+import type { DetailEvent, EventBlock, Header, StateView } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
 import { button, newId } from "../shared/element";
-import { duration, formatCount, plural } from "../shared/format";
+import { formatCount, plural } from "../shared/format";
 import { keysList } from "../shared/keys";
 import type { Position } from "../shared/model";
+import { oneLine } from "../shared/text";
+import { moment } from "../shared/times";
 import { branchOf, eventName } from "../shared/words";
-import { EventList } from "./events";
+import { EventList, nameOf, placeOf, textOf, timeOf } from "./events";
 import { Filter } from "./filter";
-import { changes, isError, isModelCall, isQuestion, Log, type Breakpoint, type Entry } from "./log";
+import { ForkForm } from "./fork";
+import { changes, isError, isModelCall, isQuestion, Log, stopsAt, type Breakpoint, type Entry } from "./log";
 import { Player } from "./player";
 import type { RequestMessages } from "./requestmessages";
 import { StatePanel } from "./state";
+import { WhyPanel, type WhyAt } from "./why";
 
 const SPEEDS = [1, 5, 20, 100, 500];
 const CACHE_SIZE = 64; // cached positions
 const MOST_REQUESTS = 3; // open requests: a slow answer delays no jump, and playing does not request more than is answered
-const KEYS = "← →: one event back, on | Home End: to the beginning, to the end | Space: play, pause | B: next breakpoint";
+const KEYS = "← →: one event back, on | Home End: to the beginning, to the end | Space: play, pause | B: breakpoint at this event";
 const BREAKPOINT_KINDS: [Breakpoint["by"], string][] = [["type", "type"], ["step", "step"], ["operation", "call"], ["variable", "variable"], ["path", "branch"], ["error", "error"]];
 
 /** Data source for positions and events. A request that fails is rejected with the reason. */
@@ -27,6 +32,8 @@ export interface ReplayHost {
   stateAt: (sequence: number) => Promise<StateView>;
   eventAt: (sequence: number) => Promise<DetailEvent>;
   messagesAt: (sequence: number) => Promise<RequestMessages>;
+  /** Causes of a value; undefined if the source does not have the whole log. */
+  whyAt?: WhyAt;
 }
 
 /** An event (null before the first) with the state after it, or the reason why they cannot be loaded (`error`). */
@@ -47,7 +54,7 @@ interface Moment {
 export class Replay implements View {
   readonly element: HTMLElement;
   readonly #host: ReplayHost;
-  readonly #player = new Player(new Log(), () => { this.#update(); });
+  readonly #player = new Player(new Log(), () => { this.#onMove(); });
   readonly #list = new EventList(this.#player);
   readonly #panel: StatePanel;
   readonly #slider = h("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "Position in the log", "data-keys": KEYS });
@@ -58,7 +65,16 @@ export class Replay implements View {
   readonly #changes = h("span", { class: "row", hidden: true });
   readonly #variable = h("select", { "aria-label": "Variable to go to" });
   readonly #message = h("span", { class: "hint", role: "status" });
-  readonly #type = h("select", { "aria-label": "Type of event to jump to" });
+  readonly #head = h("div", { class: "head row" });
+  readonly #forkButton = button("Fork from here", () => { this.#toggleFork(); }, { hidden: true, "aria-expanded": "false" });
+  readonly #loading = h("div", { class: "row filling", role: "status" });
+  #why: WhyPanel | undefined;
+  #fork: ForkForm | undefined;
+  /** Number of events of the whole log, some of which may still be loading. */
+  #total = 0;
+  #isComplete = false;
+  /** Event to go to as soon as it is loaded: `go` names it, and any other move cancels it. */
+  #target: number | null = null;
   readonly #breakpointList = h("ul", { class: "marks" });
   readonly #breakpointTitle = h("summary");
   /** Cache of positions, the most recently used last. */
@@ -74,28 +90,110 @@ export class Replay implements View {
   constructor(host: ReplayHost, onPosition: (at: Position) => void = () => undefined, overview?: HTMLElement) {
     this.#host = host;
     this.#onPosition = onPosition;
-    this.#panel = new StatePanel((sequence) => host.messagesAt(sequence));
+    const { whyAt } = host;
+    const why = whyAt === undefined ? undefined : new WhyPanel(whyAt, (sequence) => { this.go(sequence); });
+    this.#why = why;
+    this.#panel = new StatePanel((sequence) => host.messagesAt(sequence), why === undefined ? undefined : (sequence, name) => { why.explain(sequence, name); }, why?.element);
     const body = h("div", { class: "body" }, h("div", { class: "side" }, this.#filter.element, this.#list.element, this.#breakpoints()), this.#panel.element);
     this.element = h("section", { class: "divebook divebook-replay", "aria-label": "Replay" });
     this.#keys = keysList(this.element);
-    this.element.append(this.#controls(), this.#slider, this.#goToButtons(), this.#keys.element, ...(overview === undefined ? [] : [overview]), body);
+    this.#head.append(h("span", { class: "actions row" }, this.#forkButton, this.#keys.button));
+    this.element.append(this.#head, this.#controls(), this.#loading, this.#goToButtons(), this.#keys.element, ...(overview === undefined ? [] : [overview]), body);
     this.element.addEventListener("keydown", (event) => { this.#key(event); });
-    this.#slider.addEventListener("input", () => { this.#goTo(Number(this.#slider.value)); });
+    this.#slider.addEventListener("input", () => { this.#slideTo(Number(this.#slider.value)); });
     this.#update();
   }
 
-  /** Add the next events. */
-  add(block: EventBlock): void {
+  /** Add the next events of a log with `total` events. */
+  add(block: EventBlock, total = 0): void {
+    this.#total = Math.max(this.#total, total);
     if (!this.#player.log.add(block)) return;
-    this.#fillTypes();
+    this.#fillVariables();
     this.#filter.fill();
     this.#list.showOnly(this.#filter.places());
+    this.#showProgress();
     this.#update();
+    this.#goToTarget();
   }
 
-  /** Go to an event, or to the nearest loaded event before it. */
+  /** Take note that all events are loaded. */
+  complete(): void {
+    this.#isComplete = true;
+    this.#showProgress();
+    this.#update();
+    this.#goToTarget();
+  }
+
+  /** Go to an event, or to the nearest event before it. An event that is not loaded yet is shown as soon as it is. */
   go(sequence: number): void {
-    this.#goTo(this.#player.log.placeOf(sequence));
+    this.element.classList.remove("folded");
+    this.#target = sequence;
+    this.#goToTarget();
+  }
+
+  /** Show the run, with its name and status if no other view does (`isWhole`), and offer to fork it. */
+  showRun(run: Header, isWhole: boolean): void {
+    if (this.#fork !== undefined) return;
+    const prompts = async (): Promise<Record<string, string>> => promptsOf(await this.#host.eventAt(1));
+    const stateAt = async (sequence: number): Promise<StateView> => this.#cache.get(sequence)?.state ?? this.#host.stateAt(sequence);
+    const source = { run, stateAt, prompts };
+    this.#fork = new ForkForm(this.#player.log, source, () => { this.#onForkClosed(); });
+    this.#forkButton.hidden = false;
+    this.element.append(this.#fork.element);
+    if (!isWhole) return;
+    const sign = (STATUS_SIGNS as Record<string, string>)[run.status] ?? "";
+    const status = h("span", { class: "status", "data-status": run.status }, `${sign} ${run.status}`.trim());
+    const when = h("span", { class: "hint" }, run.started_us === null ? "" : moment(run.started_us));
+    this.#head.prepend(h("h2", { title: run.execution_id }, oneLine(run.workflow, 120)), status, when, h("span", { class: "tag", title: "A replay reads the log. It makes no call." }, "replay · 0 calls made"));
+  }
+
+  /** Show only the causes of a value, and fold the rest until a person goes to an event. */
+  explainFirst(sequence: number, name: string): void {
+    this.element.classList.add("folded");
+    const open = button("Open the replay", () => { this.go(sequence); }, { class: "small open" });
+    this.#head.querySelector(".actions")?.prepend(open);
+    this.#why?.explain(sequence, name, false);
+  }
+
+  /** Go to the target if it is loaded, or as near to it as possible if everything is loaded. */
+  #goToTarget(): void {
+    const target = this.#target;
+    const { log } = this.#player;
+    if (target === null || (target > log.last && !this.#isComplete)) return;
+    this.#goTo(log.placeOf(target));
+    this.#target = null;
+  }
+
+  /** Handle a position of the slider, which includes events that are not loaded yet. */
+  #slideTo(place: number): void {
+    if (place > this.#player.log.length && !this.#isComplete) this.go(place);
+    else this.#goTo(place);
+  }
+
+  /** Show how much of the log is loaded. */
+  #showProgress(): void {
+    const { length } = this.#player.log;
+    this.#loading.hidden = this.#isComplete || this.#total === 0;
+    if (this.#loading.hidden) return;
+    const bar = h("progress", { max: this.#total, value: length, "aria-label": "Loaded events" });
+    this.#loading.replaceChildren(bar, h("span", {}, `${formatCount(length)} of ${formatCount(this.#total)} events loaded`));
+  }
+
+  #toggleFork(): void {
+    const fork = this.#fork;
+    if (fork === undefined) return;
+    if (fork.element.hidden) fork.open(this.#player.position, this.#stateHere());
+    else fork.element.hidden = true;
+    this.#forkButton.setAttribute("aria-expanded", String(!fork.element.hidden));
+  }
+
+  #onForkClosed(): void {
+    this.#forkButton.setAttribute("aria-expanded", "false");
+    this.#forkButton.focus();
+  }
+
+  #stateHere(): StateView | null {
+    return this.#cache.get(this.#player.log.sequenceAt(this.#player.position))?.state ?? null;
   }
 
   /** Current position. */
@@ -126,36 +224,27 @@ export class Replay implements View {
     const speed = h("select", { "aria-label": "Speed" }, ...SPEEDS.map((each) => h("option", { value: each }, `${plural(each, "event")}/s`)));
     speed.value = String(player.speed);
     speed.addEventListener("change", () => { player.speed = Number(speed.value); });
-    const seekType = (direction: 1 | -1): void => { player.seek(direction, ({ type }) => type === this.#type.value); };
-    return h(
-      "div",
-      { class: "row controls", role: "toolbar", "aria-label": "Replay controls" },
+    const moves = h(
+      "span",
+      { class: "seg" },
       tool("|◀", "To the beginning (Home)", () => { this.#goTo(0); }),
       tool("◀", "One event back (←)", () => { player.step(-1); }),
       this.#play,
       tool("▶", "One event forward (→)", () => { player.step(1); }),
-      tool("▶|", "To the end (End)", () => { this.#goTo(player.log.length); }),
-      speed,
-      h(
-        "span",
-        { class: "row jump" },
-        tool("‹", "Previous event of this type", () => { seekType(-1); }),
-        this.#type,
-        tool("›", "Next event of this type", () => { seekType(1); }),
-      ),
-      tool("‹●", "Previous breakpoint", () => { player.seekBreakpoint(-1); }),
-      tool("●›", "Next breakpoint (b)", () => { player.seekBreakpoint(1); }),
-      this.#place,
-      this.#keys.button,
+      tool("▶|", "To the end (End)", () => { this.go(Infinity); }),
     );
+    return h("div", { class: "row controls", role: "toolbar", "aria-label": "Replay controls" }, moves, this.#slider, this.#place, speed);
   }
 
   /** Create the buttons that go to the next error, question, model call or change of a variable. */
   #goToButtons(): HTMLElement {
     const keyButton = (name: string, key: string, label: string, action: () => void): HTMLElement =>
       button(name, action, { class: "small", "aria-keyshortcuts": key, "aria-label": label, title: `${label} (${key})` });
-    const goToButton = (name: string, key: string, isMatch: (entry: Entry) => boolean): HTMLElement =>
-      keyButton(name, key, `Go to the ${name}`, () => { this.#seekOrReport(1, isMatch, name); });
+    const goToButton = (name: string, key: string, isMatch: (entry: Entry) => boolean, label: string): HTMLElement =>
+      keyButton(label, key, `Go to the ${name}`, () => { this.#seekOrReport(1, isMatch, name); });
+    const isBreakpoint = (entry: Entry): boolean => stopsAt(this.#player.breakpoints, entry);
+    const breakpointButton = (name: string, label: string, key: string, direction: 1 | -1): HTMLElement =>
+      keyButton(name, key, label, () => { this.#seekOrReport(direction, isBreakpoint, "breakpoint"); });
     const setsVariable = (entry: Entry): boolean => changes(entry, this.#variable.value);
     const changeButton = (name: string, key: string, direction: 1 | -1): HTMLElement => {
       const seek = (): void => { this.#seekOrReport(direction, setsVariable, `${name} of ${this.#variable.value}`); };
@@ -165,10 +254,11 @@ export class Replay implements View {
       "div",
       { class: "row ways", role: "group", "aria-label": "Go to" },
       h("span", { class: "hint" }, "Go to"),
-      goToButton("next error", "E", isError),
-      goToButton("next question", "Q", isQuestion),
-      goToButton("next model call", "M", isModelCall),
+      goToButton("next error", "E", isError, "✕ next error"),
+      goToButton("next question", "Q", isQuestion, "? next question"),
+      goToButton("next model call", "M", isModelCall, "M next model call"),
       this.#variableGroup(changeButton("last change", "C", -1), changeButton("next change", "V", 1)),
+      h("span", { class: "seg" }, breakpointButton("‹ ●", "Go to the previous breakpoint", "[", -1), breakpointButton("● ›", "Go to the next breakpoint", "]", 1)),
       this.#message,
     );
   }
@@ -192,7 +282,7 @@ export class Replay implements View {
     by.append(...BREAKPOINT_KINDS.map(([key, label]) => h("option", { value: key }, label)));
     const kind = (): Breakpoint["by"] => by.value as Breakpoint["by"];
     const fill = (): void => {
-      const options = this.#player.log.values(kind()).map((each) => h("option", { value: each }, nameOf(kind(), each)));
+      const options = this.#player.log.values(kind()).map((each) => h("option", { value: each }, valueName(kind(), each)));
       value.replaceChildren(...options);
     };
     by.addEventListener("change", fill);
@@ -202,6 +292,12 @@ export class Replay implements View {
     const section = h("details", { class: "breakpoints" }, this.#breakpointTitle, h("div", { class: "row" }, by, value, add), this.#breakpointList);
     section.addEventListener("toggle", fill);
     return section;
+  }
+
+  /** Set or remove a breakpoint at the current event. */
+  #toggleBreakpoint(): void {
+    const { position, log } = this.#player;
+    if (position > 0) this.#player.toggle("event", String(log.sequenceAt(position)));
   }
 
   #breakpointRow(breakpoint: Breakpoint): HTMLElement {
@@ -217,11 +313,8 @@ export class Replay implements View {
     return h("li", { class: "row" }, h("label", {}, box, ` ${text}`), remove);
   }
 
-  /** Set the options for event types and variables, and keep the choices. */
-  #fillTypes(): void {
-    const selectedType = this.#type.value;
-    this.#type.replaceChildren(...this.#player.log.values("type").map((type) => h("option", { value: type }, eventName(type))));
-    if (selectedType !== "") this.#type.value = selectedType;
+  /** Set the options for variables, and keep the choice. */
+  #fillVariables(): void {
     const variable = this.#variable.value;
     const variables = this.#player.log.values("variable");
     this.#variable.replaceChildren(...variables.map((name) => h("option", { value: name }, name)));
@@ -234,16 +327,23 @@ export class Replay implements View {
     else this.#player.play();
   }
 
+  /** Handle a move. It cancels a target that is not loaded yet. */
+  #onMove(): void {
+    this.#target = null;
+    this.#update();
+  }
+
   /** Show the current position in all parts. */
   #update(): void {
     const { position, log, isPlaying, breakpoints } = this.#player;
-    this.#slider.max = String(log.length);
-    this.#slider.value = String(position);
+    const length = this.#isComplete ? log.length : Math.max(log.length, this.#total);
+    this.#slider.max = String(length);
+    this.#slider.value = String(this.#target === null ? position : Math.min(this.#target, length));
     const entry = log.at(position);
-    const valueText = entry === undefined ? "before the first event" : `event ${entry.sequence}, ${eventName(entry.type)} ${entry.step}`;
+    const valueText = entry === undefined ? "before the first event" : `event ${entry.sequence}, ${oneLine(`${nameOf(entry)} ${placeOf(entry)} ${textOf(entry)}`, 200)}`;
     this.#slider.setAttribute("aria-valuetext", valueText);
-    const time = entry === undefined ? "" : ` · ${duration(entry.time)}`;
-    setText(this.#place, `event ${formatCount(log.sequenceAt(position))} of ${formatCount(log.last)}${time}`);
+    const time = entry === undefined ? "" : ` · ${timeOf(entry)}`;
+    setText(this.#place, `event ${formatCount(log.sequenceAt(position))} of ${formatCount(Math.max(log.last, this.#total))}${time}`);
     setText(this.#play, isPlaying ? "Pause" : "Play");
     this.#play.setAttribute("aria-label", isPlaying ? "Pause" : "Play");
     setText(this.#breakpointTitle, `Breakpoints (${breakpoints.length})`);
@@ -316,6 +416,7 @@ export class Replay implements View {
     }
     this.#shown = moment;
     this.#shownBefore = before;
+    this.#fork?.update(place, moment.state);
   }
 
   /** Handle a key, unless the focused element uses it itself. */
@@ -323,7 +424,7 @@ export class Replay implements View {
     const player = this.#player;
     const { target } = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (target instanceof Element && target.closest("select, input:not([type=range]), summary, pre, .db-keys") !== null) return;
+    if (target instanceof Element && target.closest("select, input:not([type=range]), textarea, summary, pre, .db-keys") !== null) return;
     if (event.key === " " && target instanceof HTMLButtonElement) return;
     const page = Math.max(1, Math.round(player.log.length / 20));
     const actions: Record<string, () => void> = {
@@ -334,9 +435,9 @@ export class Replay implements View {
       PageDown: () => { player.step(page); },
       PageUp: () => { player.step(-page); },
       Home: () => { this.#goTo(0); },
-      End: () => { this.#goTo(player.log.length); },
+      End: () => { this.go(Infinity); },
       " ": () => { this.#toggle(); },
-      b: () => { player.seekBreakpoint(1); },
+      b: () => { this.#toggleBreakpoint(); },
     };
     const action = actions[event.key];
     if (action === undefined) return;
@@ -346,7 +447,7 @@ export class Replay implements View {
 }
 
 /** Return the display name of a breakpoint's value, as in the list of events. */
-function nameOf(by: Breakpoint["by"], value: string): string {
+function valueName(by: Breakpoint["by"], value: string): string {
   if (by === "type") return eventName(value);
   if (by === "error") return "any error";
   if (by === "operation") return value.replaceAll("_", " ");
@@ -354,6 +455,12 @@ function nameOf(by: Breakpoint["by"], value: string): string {
 }
 
 function breakpointText({ by, value }: Breakpoint): string {
-  if (by === "error") return nameOf(by, value);
-  return `${BREAKPOINT_KINDS.find(([key]) => key === by)?.[1] ?? by}: ${nameOf(by, value)}`;
+  if (by === "error") return valueName(by, value);
+  return `${BREAKPOINT_KINDS.find(([key]) => key === by)?.[1] ?? by}: ${valueName(by, value)}`;
+}
+
+/** Return the prompts of the steps in the definition that an event contains, by step. */
+function promptsOf({ data }: DetailEvent): Record<string, string> {
+  const { steps } = (data["definition"] ?? {}) as { steps?: { name: string; prompt?: unknown }[] };
+  return Object.fromEntries((steps ?? []).flatMap(({ name, prompt }): [string, string][] => (typeof prompt === "string" ? [[name, prompt]] : [])));
 }

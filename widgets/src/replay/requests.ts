@@ -1,6 +1,6 @@
 // Requests of a replay to its kernel. They are repeated until they are answered, because the first ones may be lost.
 
-import type { BundleName, DetailEvent, ReplayToBrowser, ReplayToKernel, StateView, Welcome } from "../protocol";
+import type { BundleName, DetailEvent, ReplayToBrowser, ReplayToKernel, StateView, Welcome, WhyLine } from "../protocol";
 import { freshId } from "../shared/channel";
 import { moduleOf } from "../shared/lazypart";
 import type { Position } from "../shared/model";
@@ -9,7 +9,7 @@ import type { Replay } from "./replay";
 import type { RequestMessages } from "./requestmessages";
 import type { ReplaySource } from "./stepping";
 
-const PAGE = 10_000; // events per request
+const PAGE = 5_000; // events per request
 const RESEND_MS = 2000; // until a request is repeated
 const TIMEOUT_MS = 20_000; // until a request fails
 const OVERVIEW_TIMEOUT_MS = 120_000; // the same for the timeline: the kernel reads a long log in the background
@@ -83,6 +83,12 @@ export class Requests implements ReplaySource, OverviewHost {
     throw new Error("error" in answer ? answer.error : "");
   }
 
+  readonly whyAt = async (sequence: number, name: string): Promise<WhyLine[]> => {
+    const answer = await this.#request(`why ${sequence} ${name}`, { type: "why", view: this.#view, sequence, name });
+    if (answer.type === "why" && answer.error === "") return answer.lines;
+    throw new Error("error" in answer ? answer.error : "");
+  };
+
   /** Load a bundle of the front end. */
   readonly load = async (name: BundleName): Promise<unknown> => {
     const answer = await this.#request(`bundle ${name}`, { type: "bundle", view: this.#view, name });
@@ -93,7 +99,7 @@ export class Requests implements ReplaySource, OverviewHost {
   readonly welcome = async (): Promise<Welcome> => {
     const answer = await this.#request("welcome", { type: "picture", view: this.#view }, OVERVIEW_TIMEOUT_MS);
     if (answer.type === "welcome") return answer;
-    throw new Error("there is no picture");
+    throw new Error("the kernel has no timeline of this run");
   };
 
   /** Report a position to the kernel, throttled. Positions that the kernel has set itself are not reported back. */
@@ -114,9 +120,10 @@ export class Requests implements ReplaySource, OverviewHost {
     for (let after = 0; after < total; after += PAGE) {
       const answer = await this.#request(`events ${after}`, { type: "events", view: this.#view, after, stop: after + PAGE });
       if (answer.type !== "events") return;
-      replay.add(answer.events);
       total = answer.total;
+      replay.add(answer.events, total);
     }
+    replay.complete();
   }
 
   close(): void {
@@ -150,5 +157,6 @@ export class Requests implements ReplaySource, OverviewHost {
 function keyOf(message: Exclude<ReplayToBrowser, { type: "go" }>): string {
   if (message.type === "events") return `events ${message.events.first - 1}`;
   if (message.type === "bundle") return `bundle ${message.name}`;
+  if (message.type === "why") return `why ${message.sequence} ${message.name}`;
   return message.type === "welcome" ? "welcome" : `${message.type} ${message.sequence}`;
 }

@@ -1,16 +1,17 @@
 // Panel with the state of an execution at a position, the changes by its last event, and that event.
 
 import type { DetailEvent, PathView, StateView } from "../protocol";
-import { h, longText, setText } from "../shared/dom";
+import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
 import { dollars, duration, formatCount, plural } from "../shared/format";
-import { truncate, valueText } from "../shared/values";
+import { truncate } from "../shared/values";
 import { oneLine } from "../shared/text";
-import { exactMoment } from "../shared/times";
+import { exactMoment, moment } from "../shared/times";
 import { branchOf, eventName } from "../shared/words";
 import { diff, type Row } from "./diff";
 import { withoutEnvelope, envelopes } from "./envelope";
 import { messageElements, type RequestMessages } from "./requestmessages";
+import { frameOf, valueElement } from "./value";
 
 const MOST_ROWS = 100; // per table
 const MOST_PARTS = 5; // differences inside one value
@@ -21,8 +22,21 @@ const SIGNS: Record<Row["kind"], string> = { added: "+", removed: "−", changed
 const OTHER_PARTS = ["status", "pending", "error"] as const;
 const NANOSECONDS = 1000; // per microsecond
 const NANODOLLARS = 1e9; // per dollar: a log counts costs in nanodollars, so that sums are exact
+const COUNTS: ReadonlySet<string> = new Set(["usage", "reserved", "held"]);
+const inSeconds = (seconds: number): string => duration(seconds * 1e6);
+const atMoment = (us: number): string => moment(us);
+/** Texts of the numbers in events whose unit is not that of people, by field. */
+const RECORDED_NUMBERS: Record<string, (value: number) => string> = {
+  duration: (nanoseconds) => duration(nanoseconds / NANOSECONDS),
+  delay: inSeconds,
+  expires_at: atMoment,
+  due: atMoment,
+};
 const TABS = ["State and change", "Messages", "Event"] as const;
 type Cell = Node | string;
+/** Explain the value that a variable has after an event. */
+export type Why = (sequence: number, name: string) => void;
+type Explain = (name: string) => HTMLElement;
 type Values = Record<string, unknown>;
 
 /** Panel with three tabs: the state compared with the one before it, the messages of the model, and the event. */
@@ -32,13 +46,16 @@ export class StatePanel {
   readonly #bodies = TABS.map((name) => h("div", { class: "body", role: "tabpanel", "aria-label": name }));
   readonly #tabs = TABS.map((name, place) => button(name, () => { this.#showTab(place); }, { role: "tab" }));
   readonly #messagesAt: (sequence: number) => Promise<RequestMessages>;
+  readonly #why: Why | undefined;
   #tab = 0;
   #sequence = 0;
   /** Sequence number whose messages are shown or requested. */
   #messagesSequence = -1;
 
-  constructor(messagesAt: (sequence: number) => Promise<RequestMessages>) {
+  /** `why` explains a variable; without it there are no buttons for that. `above` is shown above the state. */
+  constructor(messagesAt: (sequence: number) => Promise<RequestMessages>, why?: Why, above?: HTMLElement) {
     this.#messagesAt = messagesAt;
+    this.#why = why;
     const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "What to show of the position" }, ...this.#tabs);
     tabs.addEventListener("keydown", (event) => {
       if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
@@ -46,7 +63,7 @@ export class StatePanel {
       this.#showTab((this.#tab + (event.key === "ArrowRight" ? 1 : TABS.length - 1)) % TABS.length);
       this.#tabs[this.#tab]?.focus();
     });
-    this.element = h("div", { class: "panel" }, tabs, this.#loading, ...this.#bodies);
+    this.element = h("div", { class: "panel" }, tabs, this.#loading, above, ...this.#bodies);
     this.#showTab(0);
   }
 
@@ -59,7 +76,7 @@ export class StatePanel {
   /** Show an event (null before the first), the state after it, and the state before it (null if it is not loaded). */
   show(event: DetailEvent | null, before: StateView | null, state: StateView): void {
     this.#sequence = state.sequence;
-    this.#fill(0, ...stateParts(before, state));
+    this.#fill(0, ...stateParts(before, state, this.#why));
     this.#fill(2, ...eventParts(event));
     this.#loadMessages();
     this.#setBusy(false);
@@ -115,17 +132,15 @@ export class StatePanel {
 function eventParts(event: DetailEvent | null): HTMLElement[] {
   if (event === null) return [h("p", { class: "hint" }, "Before the first event.")];
   const title = `Event ${formatCount(event.sequence)}: ${eventName(event.event_type)}`;
-  const recorded = Object.entries(event.data);
-  const rows = recorded.filter(([, value]) => value !== null).map(([name, value]) => [name.replaceAll("_", " "), recordedCell(name, value)]);
+  const recorded = Object.entries(event.data).filter(([name, value]) => value !== null && !name.endsWith("_hash"));
+  const rows = recorded.map(([name, value]): Cell[] => [name.replaceAll("_", " "), recordedCell(name, value)]);
   return [h("p", {}, h("strong", {}, title)), h("p", { class: "hint" }, exactMoment(event.recorded_us)), table(["Field", "Value"], rows)];
 }
 
-/** Create the element of a field of an event. Durations are recorded in nanoseconds, costs in nanodollars. */
+/** Create the element of a field of an event, in the units of people. */
 function recordedCell(name: string, value: unknown): Cell {
-  if (name === "duration" && typeof value === "number") return duration(value / NANOSECONDS);
-  if ((name === "usage" || name === "reserved") && isCounts(value)) return Object.entries(value).map(usageText).join(", ");
-  if (typeof value !== "string") return cell(value);
-  return value.length <= MOST_CELL && !value.includes("\n") ? value : longText(value);
+  if (typeof value === "number") return RECORDED_NUMBERS[name]?.(value) ?? valueElement(value);
+  return COUNTS.has(name) && isCounts(value) ? Object.entries(value).map(usageText).join(", ") : valueElement(value);
 }
 
 function isCounts(value: unknown): value is Record<string, number> {
@@ -133,16 +148,23 @@ function isCounts(value: unknown): value is Record<string, number> {
 }
 
 /** Create the tables of the tab with the state. Without a state before, they show values only. */
-function stateParts(before: StateView | null, state: StateView): (Node | false)[] {
-  const statusFacts = [state.status, ...Object.entries(state.usage).map(usageText)];
+function stateParts(before: StateView | null, state: StateView, why: Why | undefined): (Node | false)[] {
+  const statusFacts = [state.status, ...Object.entries(state.usage).filter(([, count]) => count !== 0).map(usageText)];
   const after = `After event ${formatCount(state.sequence)}`;
   const oldHead = headBefore(before, state);
   const otherChanges = before === null ? [] : [
     ...OTHER_PARTS.flatMap((part) => diff(before[part], state[part], part)),
     ...diff(usageOf(before), usageOf(state), ""),
   ];
-  const values = (name: string, old: Values | undefined, now: Values): HTMLElement => table(["", name, oldHead, after], valueRows(old, now));
+  const values = (name: string, old: Values | undefined, now: Values, explain?: Explain): HTMLElement => {
+    const heads = ["", name, oldHead, after, ...(explain === undefined ? [] : [""])];
+    return table(heads, valueRows(old, now, explain));
+  };
+  const explain = why === undefined ? undefined : (prefix: string): Explain => (name) =>
+    button("why", () => { why(state.sequence, prefix + name); }, { class: "quiet small", "aria-label": `Why ${name} has this value` });
   const envelope = envelopes(before, state);
+  const inputs = Object.entries(state.inputs);
+  const inputRows = inputs.map(([name, value]): Cell[] => [oneLine(name, 200), valueElement(value)]);
   return [
     h("p", {}, h("strong", {}, `State after event ${formatCount(state.sequence)}`), ` · ${statusFacts.join(" · ")}`),
     state.error !== "" && h("p", { class: "wrong" }, truncate(state.error, 2000)),
@@ -151,12 +173,12 @@ function stateParts(before: StateView | null, state: StateView): (Node | false)[
       return h("p", {}, `? ${oneLine(question, 300)} (${oneLine(where, 100)})`);
     }),
     values("Envelope", envelope.was, envelope.now),
-    values("Variable", before === null ? undefined : withoutEnvelope(before.variables), withoutEnvelope(state.variables)),
+    values("Variable", before === null ? undefined : withoutEnvelope(before.variables), withoutEnvelope(state.variables), explain?.("")),
     values("Output", before?.outputs, state.outputs),
     table(["", "Branch", "Status", "Step", "Phase"], pathRows(before?.paths, state.paths)),
     table(["", "Also changed", oldHead, after], otherChanges.map(changeRow)),
     before !== null && before.variables !== state.variables && isSame(before, state) && h("p", { class: "hint" }, "This event changes nothing here."),
-    Object.keys(state.inputs).length > 0 && h("details", {}, h("summary", {}, "Inputs"), inputTable(state.inputs)),
+    inputs.length > 0 && h("details", {}, h("summary", {}, `Inputs (${inputs.length})`), table(["Input", "Value"], inputRows)),
   ];
 }
 
@@ -167,8 +189,7 @@ function usageText([name, value]: [string, number]): string {
 
 /** Return the consumption by what was consumed, in the units of people. */
 function usageOf({ usage }: StateView): Values {
-  const entries = Object.entries(usage).map(([name, value]): [string, number] => (name === "cost" ? ["cost in $", value / NANODOLLARS] : [name.replaceAll("_", " "), value]));
-  return Object.fromEntries(entries);
+  return Object.fromEntries(Object.entries(usage).map(([name, value]) => [name.replaceAll("_", " "), name === "cost" ? dollars(value / NANODOLLARS) : formatCount(value)]));
 }
 
 /** Return the head of the column with earlier values. */
@@ -178,31 +199,30 @@ function headBefore(before: StateView | null, state: StateView): string {
   return `After event ${formatCount(before.sequence)}`;
 }
 
-function inputTable(inputs: Values): HTMLElement {
-  return table(["Input", "Value"], Object.entries(inputs).map(([name, value]) => [oneLine(name, 200), cell(value)]));
-}
-
 function isSame(before: StateView, after: StateView): boolean {
   return (["variables", "outputs", "paths", "usage", ...OTHER_PARTS] as const).every((part) => diff(before[part], after[part]).length === 0);
 }
 
 /** Return a row for each value, with its earlier value if it differs, followed by rows for the differences inside it. */
-function valueRows(before: Record<string, unknown> | undefined, after: Record<string, unknown>): Cell[][] {
+function valueRows(before: Record<string, unknown> | undefined, after: Record<string, unknown>, explain?: Explain): Cell[][] {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after)])].sort();
   return names.flatMap((name) => {
     const changes = before === undefined ? [] : diff(singleValue(before, name), singleValue(after, name));
     const [first] = changes;
+    const why = explain === undefined ? [] : [name in after ? explain(name) : ""];
     if (first === undefined) {
       const earlier = before === undefined ? "" : h("span", { class: "hint" }, "same");
-      return [["", oneLine(name, 200), earlier, cell(after[name])]];
+      return [["", oneLine(name, 200), earlier, valueElement(after[name]), ...why]];
     }
     let kind: Row["kind"] = "changed";
     if (!(name in (before ?? {}))) kind = "added";
     else if (!(name in after)) kind = "removed";
-    const whole = changeRow({ path: name, kind, before: before?.[name], after: after[name] });
-    const isWhole = first.path === "value"; // the value is not an object or a list of the same kind: no parts to compare
+    const whole = [...changeRow({ path: name, kind, before: before?.[name], after: after[name] }), ...why];
+    // Of a frame only the first rows are known; other values have parts to compare if they are lists or mappings of the same kind.
+    const isWhole = first.path === "value" || frameOf(after[name]) !== undefined || frameOf(before?.[name]) !== undefined;
     if (isWhole) return [whole];
-    return [whole, ...changes.slice(0, MOST_PARTS).map((one) => changeRow({ ...one, path: one.path.replace("value.", "· ") }))];
+    const filler = explain === undefined ? [] : [""];
+    return [whole, ...changes.slice(0, MOST_PARTS).map((one) => [...changeRow({ ...one, path: one.path.replace("value.", "· ") }), ...filler])];
   });
 }
 
@@ -212,7 +232,7 @@ function singleValue(values: Record<string, unknown>, name: string): Record<stri
 }
 
 function changeRow({ path, kind, before, after }: Row): Cell[] {
-  const mark = (name: "removed" | "added", value: unknown): Cell => h("div", { class: `was ${name}` }, cell(value));
+  const mark = (name: "removed" | "added", value: unknown): Cell => h("div", { class: `was ${name}` }, valueElement(value));
   const oldCell = kind === "added" ? "" : mark("removed", before);
   const newCell = kind === "removed" ? "" : mark("added", after);
   return [signOf(kind), oneLine(path, 200), oldCell, newCell];
@@ -245,24 +265,9 @@ function facts({ status, step, visits, phase }: PathView): string[] {
 }
 
 function table(heads: string[], rows: (Node | string)[][]): HTMLElement {
-  const head = h("tr", {}, ...heads.map((name) => (name === "" ? h("td", { class: "marker" }) : h("th", { scope: "col" }, name))));
+  const head = h("tr", {}, ...heads.map((name, place) => (name === "" ? h("td", { class: place === 0 ? "marker" : "action" }) : h("th", { scope: "col" }, name))));
   const cellOf = (one: Node | string): HTMLElement => h("td", {}, typeof one === "string" ? oneLine(one, MOST_CELL) : one);
   const body = rows.slice(0, MOST_ROWS).map((cells) => h("tr", {}, ...cells.map(cellOf)));
   const more = rows.length > MOST_ROWS && h("tr", {}, h("td", { colspan: heads.length }, `and ${rows.length - MOST_ROWS} more`));
   return rows.length === 0 ? h("div", { hidden: true }) : h("table", {}, h("thead", {}, head), h("tbody", {}, ...body, more));
-}
-
-/** Create the element of a value: one line, with a fold for longer values. */
-function cell(value: unknown): HTMLElement {
-  const text = valueText(value, MOST_CELL);
-  if (text.length <= 80 && !text.includes("\n")) return h("code", {}, text);
-  const whole = h("details", { class: "value" }, h("summary", {}, h("code", {}, oneLine(text, 80))));
-  whole.addEventListener("toggle", () => {
-    if (whole.childElementCount === 1) whole.append(valueBlock(value));
-  });
-  return whole;
-}
-
-function valueBlock(value: unknown): HTMLElement {
-  return h("pre", { tabindex: 0, role: "group", "aria-label": "Value" }, valueText(value, 20_000, 2));
 }

@@ -1,6 +1,7 @@
 // Collapsible replay inside another view, created when a person opens it or goes to an event.
 
 import { h, type View } from "../shared/dom";
+import type { Header } from "../protocol";
 import type { Position } from "../shared/model";
 import { Replay, type ReplayHost } from "./replay";
 
@@ -11,14 +12,19 @@ export interface ReplaySource extends ReplayHost {
   close: () => void;
 }
 
+/** The section, which opens to go to an event. `follow` goes to an event only while it is open, without scrolling. */
+export interface ReplaySection extends View {
+  go: (sequence: number) => void;
+  follow: (sequence: number) => void;
+}
+
 /**
  * Create the section. `createSource` creates the data source when it is first needed. `onPosition` is called with each
  * position, and with null while the section is closed.
  */
-export function replaySection(createSource: () => ReplaySource, onPosition: (at: Position | null) => void): View & { go: (sequence: number) => void } {
+export function replaySection(createSource: () => ReplaySource, onPosition: (at: Position | null) => void, run: () => Header | null): ReplaySection {
   const element = h("details", { class: "db-table db-stepping" }, h("summary", {}, "Replay"));
   let current: { replay: Replay; host: ReplaySource } | null = null;
-  let target: number | null = null; // target of `go` until all events are loaded
 
   /** Create the replay once, and load its events. */
   function create(): void {
@@ -27,20 +33,22 @@ export function replaySection(createSource: () => ReplaySource, onPosition: (at:
     const replay = new Replay(host, (at) => { if (element.open) onPosition(at); });
     current = { replay, host };
     element.append(replay.element);
-    const goToTarget = (): void => {
-      replay.go(target ?? Infinity);
-      target = null;
-    };
-    host.fill(replay).then(goToTarget, (error: unknown) => { replay.showError(String(error)); });
+    const header = run();
+    if (header !== null) replay.showRun(header, false);
+    replay.go(Infinity);
+    host.fill(replay).catch((error: unknown) => { replay.showError(String(error)); });
   }
 
   function go(sequence: number): void {
-    target = sequence;
     create();
     current?.replay.go(sequence);
     element.open = true;
     element.scrollIntoView({ block: "start" });
   }
+
+  const follow = (sequence: number): void => {
+    if (element.open) current?.replay.go(sequence);
+  };
 
   element.addEventListener("toggle", () => {
     create();
@@ -51,5 +59,5 @@ export function replaySection(createSource: () => ReplaySource, onPosition: (at:
     current?.host.close();
     element.remove();
   };
-  return { element, go, destroy };
+  return { element, go, follow, destroy };
 }

@@ -1,5 +1,5 @@
 // Links from a view to notebook cells. The view dispatches a DOM event; the JupyterLab extension, if present, shows the line,
-// fills in the text of the cell, or runs the notebook up to the cell of the view.
+// fills in the text of the cell, inserts a cell, or runs the notebook up to the cell of the view.
 
 /** A line of a notebook cell. */
 export interface CellLine {
@@ -16,6 +16,7 @@ interface CellTextRequest {
 const GO_EVENT = "divebook:go";
 const READ_EVENT = "divebook:read";
 const RERUN_EVENT = "divebook:rerun";
+const INSERT_EVENT = "divebook:insert";
 const PROVIDER = "divebookGuide";
 const NOTEBOOK = ".jp-Notebook";
 
@@ -36,8 +37,16 @@ export function textOf(from: HTMLElement, cell: string): string | null {
   return request.text;
 }
 
-/** Return true if the notebook can be run up to the cell of a view. A view may also be in a tab of its own. */
-export function canRerun(from: Element): boolean {
+/** Insert a cell with this code below the cell of a view. The cell is not run. */
+export function insertBelow(from: HTMLElement, code: string): void {
+  from.dispatchEvent(new CustomEvent(INSERT_EVENT, { bubbles: true, detail: code }));
+}
+
+/**
+ * Return true if a view is in a cell of a notebook that can be run up to it and get new cells. A view may also be in a tab of
+ * its own.
+ */
+export function isInNotebook(from: Element): boolean {
   return PROVIDER in document.documentElement.dataset && from.closest(NOTEBOOK) !== null;
 }
 
@@ -54,13 +63,16 @@ export interface CellHandlers {
   read: (cell: string, from: Element) => string | null;
   /** Run the notebook up to the cell that contains an element. */
   rerun: (from: Element) => void;
+  /** Insert a cell with this code below the cell that contains an element. */
+  insert: (code: string, from: Element) => void;
 }
 
 /** Register the handlers of the extension. */
-export function provideNavigation({ go, read, rerun: run }: CellHandlers): void {
+export function provideNavigation({ go, read, rerun: run, insert }: CellHandlers): void {
   document.documentElement.dataset[PROVIDER] = "";
   document.addEventListener(GO_EVENT, (event) => { go((event as CustomEvent<CellLine>).detail, event.target as Element); });
   document.addEventListener(RERUN_EVENT, (event) => { run(event.target as Element); });
+  document.addEventListener(INSERT_EVENT, (event) => { insert((event as CustomEvent<string>).detail, event.target as Element); });
   document.addEventListener(READ_EVENT, (event) => {
     const { detail } = event as CustomEvent<CellTextRequest>;
     detail.text = read(detail.cell, event.target as Element);

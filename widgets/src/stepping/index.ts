@@ -12,7 +12,7 @@ function replayPart(model: Model, host: Host): View {
   const { wire } = host;
   if (wire === undefined) throw new Error("there is no kernel to ask");
   const element = h("div");
-  const create = (): ReturnType<typeof replaySection> => replaySection(() => new Requests(wire), (at) => { model.setPosition(at); });
+  const create = (): ReturnType<typeof replaySection> => replaySection(() => new Requests(wire), (at) => { model.setPosition(at); }, () => model.header);
   let replay = create();
   let executionId = model.header?.execution_id;
 
@@ -29,6 +29,7 @@ function replayPart(model: Model, host: Host): View {
 
   const undo = model.on((change) => {
     if (change === "header") show();
+    if (change === "selection" && model.selected !== null) replay.follow(model.spans.number(model.selected, "sequence"));
   });
   element.append(replay.element);
   host.replay = (sequence) => { replay.go(sequence); };

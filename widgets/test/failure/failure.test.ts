@@ -27,7 +27,7 @@ function failure(more: Partial<FailureView> = {}): FailureView {
   };
 }
 
-const NOWHERE: CellHandlers = { go: () => undefined, read: () => null, rerun: () => undefined };
+const NOWHERE: CellHandlers = { go: () => undefined, read: () => null, rerun: () => undefined, insert: () => undefined };
 let model: Model;
 let view: View;
 let root: HTMLElement;

@@ -85,8 +85,10 @@ test("the keyboard goes from step to step, selects, and lets go", () => {
 
 test("the picture is magnified", () => {
   lit();
+  const scale = (): number => Number(/scale\(([\d.]+)/.exec(document.querySelector("svg > g")?.getAttribute("transform") ?? "")?.[1]);
+  const before = scale();
   press("+");
-  expect(document.querySelector("svg > g")?.getAttribute("transform")).toContain("scale(1.25");
+  expect(scale()).toBeCloseTo(1.25 * before, 3);
 });
 
 const under = (name: string): string | null | undefined => step(name).querySelector(".type")?.textContent;
@@ -170,17 +172,26 @@ test("a step that asks waits", () => {
   expect(tally.states([question()], true).get("review")?.status).toBe("waiting");
 });
 
-test("a workflow that is wider than its place says that there is more of it", () => {
+test("a workflow that is wider than its place scrolls, and no text is smaller than 11 pixels", () => {
+  const chain = Array.from({ length: 8 }, (_, place) => `step ${place}`);
+  const edges = chain.slice(1).map((target, place) => ({ source: chain[place] ?? "", target, kind: "next" as const, condition: "" }));
   const svg = document.querySelector("svg");
-  const wide = (width: number): void => {
-    Object.defineProperty(svg, "clientWidth", { value: width, configurable: true });
-    view.fit(0.65);
+  const shown = (width: number, key = ""): { wide: number; scale: number; name: number; classes: string } => {
+    Object.defineProperty(document.querySelector(".scroll"), "clientWidth", { value: width, configurable: true });
+    view.update({ steps: chain.slice(0, width > 0 ? 8 : 0).map((name) => ({ name, type: "script", each: false })), edges }, new Map());
+    view.fit(11 / 12);
+    if (key !== "") press(key);
+    const scale = Number(/scale\(([\d.]+)/.exec(svg?.firstElementChild?.nextElementSibling?.getAttribute("transform") ?? "")?.[1]);
+    return { wide: Number(svg?.getAttribute("width")), scale, name: parseFloat(svg?.style.getPropertyValue("--name-size") ?? ""), classes: svg?.getAttribute("class") ?? "" };
   };
-  lit();
-  wide(2_000);
-  expect(view.element.classList.contains("beyond")).toBe(false);
-  wide(200);
-  expect(view.element.classList.contains("beyond")).toBe(true);
+  expect(shown(2_000)).toMatchObject({ wide: 2_000, scale: 1, classes: "near" });
+  const narrow = shown(1_050);
+  expect(narrow.wide).toBeGreaterThan(1_050); // the place scrolls
+  expect(12 * narrow.scale).toBeGreaterThan(10.99);
+  const far = shown(1_050, "0"); // a person has fitted it: small texts are hidden, and names if they would be small
+  expect([far.wide <= 1_050, far.classes]).toEqual([true, "far"]);
+  const between = shown(1_700, "0");
+  expect([between.classes, between.name * between.scale > 10.9]).toEqual([between.scale < 11 / 12 ? "" : "near", true]);
 });
 
 test("where a replay stands its step is marked, and the steps are as they were then", async () => {

@@ -80,7 +80,7 @@ test("of a sample the states at the kept events are right, and others are said t
   const sampled = await repacked((recording) => {
     const { events } = recording;
     recording.sample = "Sample of 3 of 9 events, with all failures and questions";
-    for (const column of [events.sequence, events.time, events.type, events.path, events.step, events.text, recording.data]) column.splice(1, 3);
+    for (const column of [events.sequence, events.time, events.type, events.path, events.step, events.text, events.kind, events.item, recording.data]) column.splice(1, 3);
     recording.changes.splice(1, 4, recording.changes.slice(1, 5).flat());
   });
   const host = new RecordedHost(await decode({ ...sampled, format: 2 }));

@@ -131,7 +131,7 @@ test("a kernel that is gone is told of, with the way on", () => {
 
 test("where a page can run cells, a run whose kernel is gone has a button that continues it, and says what is kept", () => {
   const rerun = vi.fn();
-  provideNavigation({ go: () => undefined, read: () => null, rerun });
+  provideNavigation({ go: () => undefined, read: () => null, insert: () => undefined, rerun });
   page.classList.add("jp-Notebook");
   const step = { step: "classify", done: 58, total: 60, failed: 0, failed_open: 0, running: true, left_us: null, at_us: 0, spread: [] };
   begin({ header: { ...HEADER, progress: [step] } });

@@ -1,6 +1,7 @@
 import { StatePanel } from "../../src/replay/state";
+import { valueElement } from "../../src/replay/value";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { EventBlock, StateView } from "../../src/protocol";
+import type { EventBlock, Header, StateView } from "../../src/protocol";
 import { diff } from "../../src/replay/diff";
 import { Log } from "../../src/replay/log";
 import { Player } from "../../src/replay/player";
@@ -23,6 +24,8 @@ function block(first: number, count: number): EventBlock {
     path: rows.map(() => 4),
     step: rows.map((sequence) => (sequence % 2) + 5),
     text: rows.map(() => 7),
+    kind: rows.map(() => 0),
+    item: rows.map(() => 0),
   };
 }
 
@@ -144,7 +147,8 @@ async function shown(count: number, stateAt = (sequence: number): Promise<StateV
   const eventAt = (sequence: number): Promise<never> => Promise.resolve({ sequence, event_type: "x", recorded_us: 1, data: { evil: "<img>\u202e" } } as never);
   const replay = new Replay({ stateAt, eventAt, messagesAt: saidAt });
   document.body.replaceChildren(replay.element);
-  replay.add(block(1, count));
+  replay.add(block(1, count), count);
+  replay.complete();
   await vi.advanceTimersByTimeAsync(0);
   return replay;
 }
@@ -177,7 +181,7 @@ test("costs and durations of a position are in the units of people", () => {
   document.body.append(panel.element);
   panel.show(event, { ...state(5), usage: { ...usage, cost: 44_000_000 } }, { ...state(6), usage });
   const text = panel.element.textContent;
-  for (const part of ["running · 1 request · 10,800 input tokens · $0.0480", "cost in $0.0440.048", "duration12 ms", "usage1 request, 10,800 input tokens, $0.0480"]) {
+  for (const part of ["running · 1 request · 10,800 input tokens · $0.0480", "cost$0.0440$0.0480", "duration12 ms", "usage1 request, 10,800 input tokens, $0.0480"]) {
     expect(text).toContain(part);
   }
   expect(text).not.toMatch(/\d{8}|000,000/);
@@ -269,11 +273,11 @@ test("breakpoints are added, switched off and taken away", async () => {
   if (value !== undefined) value.value = "state_mutated";
   details?.querySelector("button")?.click();
   expect(details?.querySelector("li")?.textContent).toContain("type: variables changed");
-  press("b");
+  click("Go to the next breakpoint");
   expect(document.querySelector("[aria-selected=true]")?.getAttribute("data-place")).toBe("2");
   expect(document.querySelector("[aria-selected=true] .dot")?.textContent).toBe("●");
   details?.querySelector<HTMLInputElement>("li input")?.click();
-  press("b");
+  click("Go to the next breakpoint");
   expect(document.querySelector("[aria-selected=true]")?.getAttribute("data-place")).toBe("2");
   details?.querySelector<HTMLButtonElement>("li button")?.click();
   expect(details?.querySelector("li")).toBeNull();
@@ -302,7 +306,7 @@ function eventful(): EventBlock {
   const names = ["", "main", ...new Set(rows.flat())].filter((name, place, all) => all.indexOf(name) === place);
   const column = (part: 0 | 1 | 2): number[] => rows.map((row) => names.indexOf(row[part]));
   const numbers = rows.map((_, row) => row + 1);
-  return { first: 1, sequence: numbers, origin_us: 0, names, time: numbers, type: column(0), path: numbers.map(() => 1), step: column(1), text: column(2) };
+  return { first: 1, sequence: numbers, origin_us: 0, names, time: numbers, type: column(0), path: numbers.map(() => 1), step: column(1), text: column(2), kind: numbers.map(() => 0), item: numbers.map(() => 0) };
 }
 
 function click(label: string): void {
@@ -354,8 +358,8 @@ test("a change is that of the event, however far somebody came from, and other v
   const rows = [...document.querySelectorAll("[role=tabpanel]:not([hidden]) tbody tr")].map((row) => [...row.children].map((cell) => cell.textContent));
   expect(rows.slice(0, 4)).toEqual([
     ["", "kept", "same", "k"],
-    ["≠", "list", "[1]", '[1,{"deep":50}]'],
-    ["+", "· 1", "", '{"deep":50}'],
+    ["≠", "list", "[1]", '[1, {deep: 50}]'],
+    ["+", "· 1", "", "{deep: 50}"],
     ["≠", "n", "49", "50"],
   ]);
 });
@@ -448,6 +452,114 @@ test("the envelope of a pipeline stands in a table of its own, from the input on
   expect(rows("Envelope")).toEqual(["current_stagesamestart", "envelope_idsameenv_1", "raw_inputsameWrite it"]);
   press("ArrowRight");
   await vi.advanceTimersByTimeAsync(0);
-  expect(rows("Envelope")).toEqual(["≠current_stagestartdraft", "envelope_idsameenv_1", '≠outputs{}{"draft":{"text":"one"}}', '+· draft{"text":"one"}', "raw_inputsameWrite it"]);
-  expect(rows("Variable")).toEqual(['+pipeline{"next":["check"]}']);
+  expect(rows("Envelope")).toEqual(["≠current_stagestartdraft", "envelope_idsameenv_1", '≠outputs{}{draft: {text: one}}', '+· draft{text: one}', "raw_inputsameWrite it"]);
+  expect(rows("Variable")).toEqual(['+pipeline{next: [check]}']);
+});
+
+test("an event of an item has its number, its kind and its time, and words in place of JSON", async () => {
+  const replay = await shown(0);
+  const names = ["", "operation_completed", "main", "read", "agent_response", "1", "amount: 12"];
+  const column = (place: number): number[] => [place];
+  replay.add({ first: 1, sequence: [7], origin_us: 0, names, time: [9_074_000], type: column(1), path: column(2), step: column(3), kind: column(4), item: column(5), text: column(6) }, 7);
+  const row = document.querySelector(".event");
+  const text = (part: string): string | undefined => row?.querySelector(part)?.textContent ?? undefined;
+  expect([".number", ".badge", ".type", ".where", ".text", ".time"].map(text)).toEqual(["7", "M", "model call completed", "read[1]", "amount: 12", "9.07 s"]);
+});
+
+test("while a log is loading its progress is shown, and where somebody wants to go is not lost", async () => {
+  const asked: number[] = [];
+  const replay = await shown(0, (sequence) => { asked.push(sequence); return Promise.resolve(state(sequence)); });
+  const loading = (): HTMLElement | null => document.querySelector(".filling");
+  const place = (): string => document.querySelector(".place")?.textContent ?? "";
+  const fresh = new Replay({ stateAt: (sequence) => Promise.resolve(state(sequence)), eventAt: () => Promise.reject(new Error("no event")), messagesAt: () => Promise.reject(new Error("no messages")) });
+  replay.destroy();
+  document.body.replaceChildren(fresh.element);
+  fresh.add(block(1, 10), 30);
+  expect(loading()?.textContent).toBe("10 of 30 events loaded");
+  fresh.go(25); // not loaded yet
+  expect(place()).toContain("event 0 of 30");
+  const row = document.querySelector(".event");
+  fresh.add(block(11, 10), 30);
+  expect(document.querySelector(".event")).toBe(row); // a click that has begun on it is not lost
+  expect(place()).toContain("event 0 of 30");
+  fresh.add(block(21, 10), 30);
+  fresh.complete();
+  expect(place()).toContain("event 25 of 30");
+  expect(loading()?.hidden).toBe(true);
+  const other = new Replay({ stateAt: (sequence) => Promise.resolve(state(sequence)), eventAt: () => Promise.reject(new Error("no event")), messagesAt: () => Promise.reject(new Error("no messages")) });
+  document.body.replaceChildren(other.element);
+  other.go(Infinity);
+  other.add(block(1, 10), 20);
+  press("ArrowRight"); // a person has moved it meanwhile: the end is no longer wanted
+  other.add(block(11, 10), 20);
+  other.complete();
+  expect(place()).toContain("event 1 of 20");
+});
+
+test("values are shown as people read them", () => {
+  const text = (value: unknown): string | null => valueElement(value).textContent;
+  expect(text([{ a: 1 }, { a: 2 }])).toBe("[{a: 1}, {a: 2}]");
+  expect(text({ $frame: { type: "DataFrame", size: "9 x 3", columns: ["x"], rows: [["1"]] } })).toBe("DataFrame 9 × 3");
+  expect(text("long ".repeat(100))).toContain("(500 characters)");
+  const records = valueElement(Array.from({ length: 30 }, (_, place) => ({ place, text: "x".repeat(9) })));
+  expect(records.textContent).toBe("list, 30 records");
+  records.dispatchEvent(new Event("toggle"));
+  expect([...records.querySelectorAll("th")].map((cell) => cell.textContent)).toEqual(["place", "text"]);
+  expect(records.textContent).toContain("and 10 more");
+});
+
+test("why opens the causes of a value in place, and each leads to its event", async () => {
+  const causes = [
+    { depth: 0, sequence: 8, kind: "set", operation: "script_execution", name: "n", value: "8", text: "step b at event 8" },
+    { depth: 1, sequence: 3, kind: "input", operation: "", name: "inputs.x", value: "3", text: "given at the start" },
+  ];
+  const whyAt = vi.fn((sequence: number, name: string) => (name === "n" ? Promise.resolve(causes) : Promise.reject(new Error(`no cause ${sequence}`))));
+  const replay = new Replay({ stateAt: (sequence) => Promise.resolve(state(sequence)), eventAt: (sequence) => Promise.resolve({ sequence, event_type: "x", recorded_us: 1, data: {} }), messagesAt: () => Promise.reject(new Error("no messages")), whyAt });
+  document.body.replaceChildren(replay.element);
+  replay.add(block(1, 10), 10);
+  replay.complete();
+  replay.go(9);
+  await vi.advanceTimersByTimeAsync(0);
+  click("Why n has this value");
+  await vi.advanceTimersByTimeAsync(0);
+  expect(whyAt).toHaveBeenCalledWith(9, "n");
+  expect(document.querySelector(".why .title")?.textContent).toBe("Why is n = 8 after event 9?");
+  expect([...document.querySelectorAll(".causes li")].map((row) => row.textContent)).toEqual(["8Sn = 8 step b at event 8Go", "3→inputs.x = 3 given at the startGo"]);
+  document.querySelectorAll<HTMLButtonElement>(".causes button")[1]?.click();
+  expect(document.querySelector(".place")?.textContent).toContain("event 3 of 10");
+  press("Escape", document.querySelector(".why"));
+  expect(document.querySelector<HTMLElement>(".why")?.hidden).toBe(true);
+});
+
+test("a fork says what it repeats and about what it costs, and its line has the change", async () => {
+  const names = ["", "operation_completed", "main", "a", "agent_response", "script_execution"];
+  const rows = [1, 2, 3, 4];
+  const events = { first: 1, sequence: rows, origin_us: 0, names, time: rows.map((row) => row * 1_000_000), type: rows.map(() => 1), path: rows.map(() => 2), step: rows.map(() => 3), kind: [4, 4, 4, 5], item: [0, 0, 0, 0], text: [0, 0, 0, 0] };
+  const stateAt = (sequence: number): Promise<StateView> => Promise.resolve({ ...state(sequence), usage: { cost: sequence * 1_000_000 } });
+  const definition = { steps: [{ name: "a", prompt: "Sort ${inputs.x}" }] };
+  const replay = new Replay({ stateAt, eventAt: (sequence) => Promise.resolve({ sequence, event_type: "x", recorded_us: 1, data: { definition } }), messagesAt: () => Promise.reject(new Error("no messages")) });
+  document.body.replaceChildren(replay.element);
+  replay.add(events, 4);
+  replay.complete();
+  replay.showRun({ execution_id: "exec_1", workflow: "w", status: "completed", started_us: null } as Header, true);
+  replay.go(2);
+  await vi.advanceTimersByTimeAsync(0);
+  const press2 = (label: string): void => { [...document.querySelectorAll("button")].find((one) => one.textContent === label)?.click(); };
+  press2("Fork from here");
+  await vi.advanceTimersByTimeAsync(0);
+  const line = (): string | undefined => document.querySelector(".fork .line")?.textContent ?? undefined;
+  expect(document.querySelector(".price")?.textContent).toBe("2 events shared. Runs again: 1 model call, 1 script, about $0.0020 and 2.0 s.");
+  expect(line()).toBe('import divebook\ndivebook.show("exec_1").fork(2)');
+  const change = (text: string): void => {
+    const field = document.querySelector<HTMLTextAreaElement>(".fork textarea");
+    if (field !== null) field.value = text;
+    field?.dispatchEvent(new Event("input"));
+  };
+  press2("Variable");
+  change("[1, None]");
+  expect(line()).toContain('.fork(2, {"variables": {"n": [1, None]}})');
+  press2("Prompt");
+  expect(document.querySelector(".fork .before")?.textContent).toBe("Sort ${inputs.x}");
+  change('Say "so"');
+  expect(line()).toContain('.fork(2, {"prompts": {"a": "Say \\"so\\""}})');
 });

@@ -12,7 +12,7 @@ function kernel(heard: ReplayToKernel[]): StepWire {
   const listeners = new Set<(message: ReplayToBrowser) => void>();
   const say = (message: ReplayToBrowser): void => { listeners.forEach((listener) => { listener(message); }); };
   const rows = [1, 2, 3];
-  const events = { first: 1, sequence: rows, origin_us: 0, names: ["", "step_started"], time: rows, type: [1, 1, 1], path: [0, 0, 0], step: [0, 0, 0], text: [0, 0, 0] };
+  const events = { first: 1, sequence: rows, origin_us: 0, names: ["", "step_started"], time: rows, type: [1, 1, 1], path: [0, 0, 0], step: [0, 0, 0], text: [0, 0, 0], kind: [0, 0, 0], item: [0, 0, 0] };
   const state = (sequence: number): StateView => ({ sequence, status: "failed", inputs: {}, outputs: {}, variables: {}, paths: [], usage: {}, pending: [], error: "" });
   const send = (message: ReplayToKernel): void => {
     heard.push(message);
