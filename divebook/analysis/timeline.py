@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from xml.sax.saxutils import escape
@@ -106,6 +106,31 @@ def layout(
     # Bars are counted as hidden only in lanes that are shown.
     in_shown = sum(place(span) in shown for span in drawn)
     return Timeline(lanes, started, ended, in_shown - len(drawn_spans), len(names) - len(shown))
+
+
+def layout_of_runs(runs: Mapping[str, Sequence[Span]], *, max_bars: int = MAX_BARS, max_lanes: int = 4) -> Timeline:
+    """Place the spans of several runs below each other, on one time axis. Their times must begin at the same moment.
+
+    Parameters
+    ----------
+    runs
+        Spans of each run by its name, which begins the names of its lanes.
+    max_bars, max_lanes
+        Maximum numbers of bars and lanes of one run.
+    """
+    timelines = {name: layout(spans, max_bars=max_bars, max_lanes=max_lanes) for name, spans in runs.items()}
+    lanes = tuple(
+        Lane(f"{name} {branch_name(lane.path)}".rstrip() if number else name, lane.bars)
+        for name, timeline in timelines.items()
+        for number, lane in enumerate(timeline.lanes)
+    )
+    return Timeline(
+        lanes,
+        min((timeline.started_us for timeline in timelines.values()), default=0),
+        max((timeline.ended_us for timeline in timelines.values()), default=0),
+        sum(timeline.hidden_bars for timeline in timelines.values()),
+        sum(timeline.hidden_lanes for timeline in timelines.values()),
+    )
 
 
 def _without_doubles(spans: Sequence[Span]) -> list[Span]:

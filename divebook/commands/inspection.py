@@ -635,17 +635,28 @@ def _difference_data(pair: Pair, row: Row) -> DifferenceData:
     shell_help="Exit code 1 if they differ.",
     notebook_help="`c = %dive compare ID ID`, then `c.first`, `c.frame()`.",
 )
-def compare(call: Invocation, runs: RunIds) -> Comparison:
+def compare(
+    call: Invocation,
+    runs: RunIds,
+    *,
+    gold: Annotated[
+        str | None,
+        option(
+            "--gold", metavar="FIELD", help="Field of the items of `Each` with the right result: counts the right ones."
+        ),
+    ] = None,
+) -> Comparison:
     """Compare runs of one workflow side by side.
 
-    The first difference comes first. Each place is the same, changed, added or removed. The first run is compared with
-    each of the others.
+    A summary and the first difference come first. Each place is the same, changed, added or removed. The first run is
+    compared with each of the others.
     """
     if len(runs) < 2:
         raise SetupError(f"name two runs or more; {advised('runs')} lists them")
     from divebook.runtime.run import compared
 
-    return compared(call.environment, *runs)
+    comparison = compared(call.environment, *runs)
+    return comparison if gold is None else comparison.judge(gold)
 
 
 # --- why, inspect ----------------------------------------------------------------------------------------------------

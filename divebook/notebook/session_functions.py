@@ -524,16 +524,19 @@ def answer(
 
 @_short_in_ipython
 @suggest_arguments
-def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
+def compare(*runs: FramedLog | str, gold: str | None = None, store: str | None = None) -> Comparison:
     """Compare two or more runs, place by place: equal, changed, added and removed operations.
 
-    As the last value of a cell the result shows both runs side by side with their costs, the first difference unfolded.
+    As the last value of a cell the result shows a summary and both runs side by side, the first difference unfolded.
     ``.first`` is the first difference, ``.frame()`` has a row per place, ``.summary`` is one line.
 
     Parameters
     ----------
     runs
         Runs, executions, runs of saved notebooks, or ids in the store. The first one is compared with each other one.
+    gold
+        Name of the field of the items of `Each` that contains the right result. The summary then counts the right
+        results of both runs; see `Comparison.judge`.
 
     Raises
     ------
@@ -550,7 +553,7 @@ def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
     '1 same, 3 changed'
     """
     # Runs of saved notebooks are in no store, so that they are compared as objects.
-    return inspection.compare(_call(store), cast("list[str]", list(runs)))
+    return inspection.compare(_call(store), cast("list[str]", list(runs)), gold=gold)
 
 
 @_short_in_ipython

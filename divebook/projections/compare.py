@@ -10,11 +10,14 @@ differ. Clock readings and ids are not compared, but values that code derives fr
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from divebook.engine.forks import ends_in
@@ -38,6 +41,7 @@ from divebook.errors import SetupError
 from divebook.events import Event, catalog
 from divebook.events.codec import encode, readable
 from divebook.events.values import ByHash
+from divebook.projections.activity import ASLEEP, Activity
 from divebook.projections.failures import place_label, without_places
 from divebook.projections.spans import Span
 from divebook.projections.summary import ReadLog
@@ -137,6 +141,8 @@ class OperationTree:
     """Kind of source of an operation's result (`way_of`), after the fork of a what-if; else empty."""
     served: Mapping[str, Any] | None = None
     """Origin of a replayed result: ``execution`` and ``sequence``."""
+    idle_us: int = 0
+    """Microseconds between start and end in which the run waited for a person, was paused or was stopped."""
 
     @property
     def tells(self) -> Any:
@@ -180,8 +186,11 @@ class OperationTree:
 
     @property
     def duration_us(self) -> int | None:
-        """Duration of the node in microseconds; None if it has no duration or has not ended."""
-        return self.span.duration_us if self.span is not None else None
+        """Duration of the node in microseconds, without the time in which the run waited for a person, was paused or
+        was stopped; None if it has no duration or has not ended.
+        """
+        duration = self.span.duration_us if self.span is not None else None
+        return None if duration is None else max(0, duration - self.idle_us)
 
     @property
     def child(self) -> str:
@@ -311,7 +320,7 @@ class _Placing:
 
     def _raised(self, event: Event, data: catalog.InterruptRaised) -> None:
         request = {"question": data.question, "message": data.message, "kind": data.kind, "data": data.data}
-        request = {name: value for name, value in request.items() if value is not None}
+        request = {name: _comparable_data(value) for name, value in request.items() if value is not None}
         node = self._questions[data.interrupt_id] = self._add("question", "", event, request, None)
         node.status = catalog.WAITING
 
@@ -401,6 +410,19 @@ class _Placing:
         catalog.ExecutionFailed: _ended,
         catalog.ExecutionCancelled: _ended,
     }
+
+
+def _comparable_data(value: Any) -> Any:
+    """Return the data of a question in a form that can be compared. The changed files of a workspace are paired by
+    their paths, and the id of their snapshot is left out.
+    """
+    if not isinstance(value, Mapping) or not isinstance(value.get("files"), list):
+        return value
+    files = value["files"]
+    if not all(isinstance(file, Mapping) and isinstance(file.get("path"), str) for file in files):
+        return value
+    by_path = {file["path"]: file.get("diff") or file for file in files}
+    return {name: by_path if name == "files" else each for name, each in value.items() if name != "tree"}
 
 
 def _is_open_question(inner: OperationTree) -> bool:
@@ -505,6 +527,20 @@ class Row:
         return "same" if self.facet is None else "changed"
 
     @property
+    def has_same_result(self) -> bool:
+        """True if both runs have the place with equal results and statuses. The requests may differ."""
+        if self.a is None or self.b is None:
+            return False
+        # The facet is the first one that differs, so that only after a request the result is unknown.
+        is_known = self.facet != "asked"
+        return self.facet is None if is_known else _result_facet(self.a, self.b) is None
+
+    @property
+    def blocked(self) -> bool:
+        """True if the call was not executed in one of the runs, because it has no recorded result."""
+        return any(side is not None and side.way == BLOCKED for side in (self.a, self.b))
+
+    @property
     def present(self) -> OperationTree:
         """Node of this place in the first run; if the first run lacks the place, the node in the second run."""
         node = self.a or self.b
@@ -521,13 +557,25 @@ class Row:
 
     @property
     def parts(self) -> list[Differing]:
-        """Smallest parts in which the request, result or status of both runs differs, each with its two values. Empty
-        if one run lacks the place.
+        """Smallest parts in which the first differing facet of both runs differs, each with its two values. Empty if
+        one run lacks the place.
         """
-        if self.a is None or self.b is None or self.facet is None:
+        return [] if self.facet is None else self.parts_of(self.facet)
+
+    def parts_of(self, facet: Facet) -> list[Differing]:
+        """Return the smallest parts in which the request, result or status of both runs differs, each with its two
+        values. Return none if one run lacks the place.
+        """
+        if self.a is None or self.b is None:
             return []
-        differing = parts(getattr(self.a, self.facet), getattr(self.b, self.facet))
+        differing = parts(getattr(self.a, facet), getattr(self.b, facet))
         return [part._replace(place=_in_words(part.place)) for part in differing]
+
+    @property
+    def changes(self) -> frozenset[tuple[str, str]]:
+        """Values of all parts in which the requests and results differ, as text: a pair of both runs for each part."""
+        differing = [*self.parts_of("asked"), *self.parts_of("answered")]
+        return frozenset((as_text(part.before), as_text(part.after)) for part in differing)
 
 
 class Divergence(NamedTuple):
@@ -558,8 +606,14 @@ class Side(NamedTuple):
     began_us: int
     """Start of the run; for a fork that of the fork, and not that of its source."""
     took_us: int
-    """Microseconds from the first event to the last, without the time between a run and the start of its fork."""
+    """Microseconds from the first event to the last in which the run worked or slept: without the time in which it
+    waited for a person, was paused or was stopped, and without the time between a run and the start of its fork.
+    """
     root: OperationTree
+    spans: tuple[Span, ...] = ()
+    """Spans of the run, with times in microseconds of work since its start: the time in which it waited for a person,
+    was paused or was stopped is cut out.
+    """
 
     @classmethod
     def of(cls, log: Iterable[Event]) -> Side:
@@ -576,28 +630,75 @@ class Side(NamedTuple):
         began = read[0]
         start = read[0].data
         forks = [(event.sequence, event.data) for event in read if isinstance(event.data, catalog.ExecutionForked)]
-        # The fork event is recorded when the fork starts, perhaps days after the last event of its source.
-        between = sum(read[place - 1].recorded_at - read[place - 2].recorded_at for place, _ in forks)
         shared().learn(start.inputs)
         root = placed(read)
+        idle_time = _IdleTime(read)
+        idle_time.note_in(root)
         end = next((inner for inner in root.inside if inner.kind == "end"), None)
         return cls(
             began.execution_id,
             start.workflow_name,
             start.fingerprint or "",
-            start.parent or "",
+            start.parent or (forks[-1][1].source if forks else ""),
             # The origin of a fork is in its last fork event.
             forks[-1][1].came_from if forks else start.came_from,
             end.status if end else root.status,
             read[forks[-1][0] - 1].recorded_at if forks else began.recorded_at,
-            read[-1].recorded_at - began.recorded_at - between,
+            idle_time.worked_us(began.recorded_at, read[-1].recorded_at),
             root,
+            tuple(idle_time.without(read.spans, began.recorded_at)),
         )
 
     def is_related_to(self, other: Side) -> bool:
         """Return whether this run and another one ran the same workflow, or one of them was derived from the other."""
         same = self.workflow == other.workflow or (self.fingerprint and self.fingerprint == other.fingerprint)
         return bool(same) or self.parent == other.id or other.parent == self.id
+
+
+class _IdleTime:
+    """Time in which a run waited for a person, was paused or was stopped.
+
+    The start of a fork is recorded when the fork starts, perhaps days after the last event of its source. `Activity`
+    counts this time as stopped.
+    """
+
+    def __init__(self, log: ReadLog) -> None:
+        activity: Activity = log.activity
+        last = activity.last_us
+        phases = [(phase.started_us, phase.ended_us or last, phase.doing) for phase in activity.phases]
+        if activity.current is not None:
+            phases.append((activity.current.started_us, last, activity.current.doing))
+        self._phases = [(start, end) for start, end, doing in phases if doing != ASLEEP]
+        # Idle time before each phase. The phases are in order and do not overlap.
+        self._before = [0, *accumulate(end - start for start, end in self._phases)]
+
+    def note_in(self, node: OperationTree) -> None:
+        """Set the idle time of a node and of all nodes inside it."""
+        if not self._phases:
+            return
+        span = node.span
+        if span is not None and span.ended_us is not None:
+            node.idle_us = self._until(span.ended_us) - self._until(span.started_us)
+        for inner in node.inside:
+            self.note_in(inner)
+
+    def without(self, spans: Iterable[Span], start: int) -> Iterator[Span]:
+        """Yield spans whose times are microseconds of work since the start of the run."""
+        for span in spans:
+            ended = None if span.ended_us is None else self.worked_us(start, span.ended_us)
+            yield replace(span, started_us=self.worked_us(start, span.started_us), ended_us=ended)
+
+    def worked_us(self, start: int, end: int) -> int:
+        """Return the microseconds between two moments without the idle time."""
+        return max(0, end - start - self._until(end) + self._until(start))
+
+    def _until(self, moment: int) -> int:
+        """Return the idle time from the beginning up to a moment, in microseconds."""
+        place = bisect_right(self._phases, (moment, moment)) - 1
+        if place < 0:
+            return 0
+        start, end = self._phases[place]
+        return self._before[place] + min(moment, end) - start
 
 
 class Totals(NamedTuple):
@@ -607,7 +708,22 @@ class Totals(NamedTuple):
     cost: int | None
     """Cost in nanodollars; None if no price is known."""
     duration: timedelta | None
-    """Duration of the run; None if some calls were answered from a log, because those take no time."""
+    """Time in which the run worked or slept; None if some calls were answered from a log, because those take no
+    time.
+    """
+
+
+@dataclass(slots=True)
+class ResultCounts:
+    """Numbers of results of the items that two runs have in common, for one step."""
+
+    total: int = 0
+    changed: int = 0
+    right: tuple[int, int] = (0, 0)
+    """Numbers of right results in both runs, if the results are judged."""
+
+
+Verdict: TypeAlias = Literal["better", "worse"]
 
 
 class Pair:
@@ -617,6 +733,8 @@ class Pair:
         self.a = a
         self.b = b
         self.rows: list[Row] = list(_rows(a.root, b.root, ""))
+        self.is_right: Callable[[OperationTree], bool] | None = None
+        """Function that tells whether the result of an item is right; None if the results are not judged."""
 
     @cached_property
     def differences(self) -> list[Row]:
@@ -625,17 +743,78 @@ class Pair:
 
     @cached_property
     def telling(self) -> list[Row]:
-        """Rows that differ, without those steps, items and turns whose result differs only because something inside
-        them differs.
+        """Rows that differ, without those that only repeat differences of other rows: a step, item or turn whose result
+        differs only because something inside it differs, a turn whose request differs as the ones inside it, and a
+        variable that collects differing results.
         """
         rows: list[Row] = []
-        # Backwards, the nodes inside a node come directly before it: the last row that was kept tells whether one of
-        # them differs.
+        # Backwards, the nodes inside a node come directly before it: the rows that were kept last lie inside it, if any
+        # does.
         for row in reversed(self.differences):
             inside = f"{row.place} / "
-            if row.facet != "answered" or not any(inner.place.startswith(inside) for inner in rows[-1:]):
+            has_inner = bool(rows) and rows[-1].place.startswith(inside)
+            if not has_inner or not _is_repeated(row, (inner for inner in _inside(rows, inside))):
                 rows.append(row)
-        return rows[::-1]
+        rows.reverse()
+        of_calls = frozenset[tuple[str, str]]().union(
+            *(row.changes for row in rows if row.present.kind in ("operation", "item", "question", "step"))
+        )
+        # A variable with one of these results is shown, because the rest of the run depends on it.
+        collects = (row.present.kind == "variable" and all(part.place for part in row.parts) for row in rows)
+        return [row for row, is_list in zip(rows, collects, strict=True) if not (is_list and _repeats(row, of_calls))]
+
+    @cached_property
+    def results(self) -> dict[str, ResultCounts]:
+        """Results of the items of each step with `Each`, by the name of the step. Steps without items are left out."""
+        counts: dict[str, ResultCounts] = {}
+        for row in self.rows:
+            if row.present.kind == "item" and row.a is not None and row.b is not None:
+                count = counts.setdefault(row.present.step, ResultCounts())
+                count.total += 1
+                count.changed += not row.has_same_result
+                if self.is_right is not None:
+                    right = self.is_right(row.a), self.is_right(row.b)
+                    count.right = count.right[0] + right[0], count.right[1] + right[1]
+        return counts
+
+    @property
+    def is_judged(self) -> bool:
+        """True if it is known which results of items are right."""
+        return self.is_right is not None
+
+    @cached_property
+    def verdicts(self) -> dict[int, Verdict]:
+        """Verdicts about the rows that differ, by the ``id()`` of the row. The row of an item has the verdict; if it is
+        not among the differing rows, the last row inside it with another result has it.
+        """
+        verdicts: dict[int, Verdict] = {}
+        if self.is_right is None:
+            return verdicts
+        telling = {id(row) for row in self.telling}
+        item: tuple[str, Verdict | None] = "", None
+        last: Row | None = None
+        for row in [*self.rows, None]:
+            if row is None or (item[1] is not None and not row.place.startswith(item[0])):
+                if last is not None and item[1] is not None:
+                    verdicts[id(last)] = item[1]
+                item = "", None
+            if row is None:
+                break
+            if row.present.kind == "item" and row.a is not None and row.b is not None:
+                before, after = self.is_right(row.a), self.is_right(row.b)
+                verdict: Verdict | None = None if before == after else "better" if after else "worse"
+                item, last = (f"{row.place} / ", verdict), row if id(row) in telling else None
+            elif id(row) in telling and not row.has_same_result:
+                last = row
+        return verdicts
+
+    def judge(self, is_right: Callable[[OperationTree], bool]) -> Pair:
+        """Return this comparison together with a function that tells whether the result of an item is right."""
+        judged = copy(self)
+        judged.is_right = is_right
+        for name in ("results", "verdicts"):
+            judged.__dict__.pop(name, None)
+        return judged
 
     @cached_property
     def first(self) -> Divergence | None:
@@ -674,6 +853,27 @@ class Pair:
         for row in self.rows:
             counts[row.difference] += 1
         return counts
+
+
+def _inside(rows: Sequence[Row], inside: str) -> Iterator[Row]:
+    """Yield the last rows of a list, as far as their places begin with `inside`."""
+    for row in reversed(rows):
+        if not row.place.startswith(inside):
+            return
+        yield row
+
+
+def _is_repeated(row: Row, inner_rows: Iterable[Row]) -> bool:
+    """Return whether the difference of a row only repeats those of the rows inside it."""
+    if row.a is None or row.b is None or row.facet == "status":
+        return False
+    if row.facet == "answered":
+        return any(not inner.has_same_result for inner in inner_rows)
+    return _repeats(row, frozenset[tuple[str, str]]().union(*(inner.changes for inner in inner_rows)))
+
+
+def _repeats(row: Row, changes: frozenset[tuple[str, str]]) -> bool:
+    return bool(row.changes) and row.changes <= changes
 
 
 # --- alignment of two trees ------------------------------------------------------------------------------------------
@@ -731,8 +931,10 @@ def _alone(inner: OperationTree, above: str, *, is_first: bool) -> Iterator[Row]
 
 
 def _facet(a: OperationTree, b: OperationTree) -> Facet | None:
-    if not alike(a.asked, b.asked):
-        return "asked"
+    return "asked" if not alike(a.asked, b.asked) else _result_facet(a, b)
+
+
+def _result_facet(a: OperationTree, b: OperationTree) -> Facet | None:
     if not alike(a.answered, b.answered):
         return "answered"
     return None if a.status == b.status else "status"

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import SetupError, UnrelatedError
 from divebook.events import Event
 from divebook.events.catalog import BADGED
 from divebook.events.event import to_datetime
-from divebook.events.recorded import garbage_collection_paused
+from divebook.events.recorded import garbage_collection_paused, opened
+from divebook.projections.activity import result_of
 from divebook.projections.compare import (
     BLOCKED,
     LIVE,
     SERVED,
     Divergence,
+    Facet,
     OperationTree,
     Pair,
     Row,
     Side,
+    Verdict,
     as_text,
     money,
     took,
@@ -27,6 +33,7 @@ from divebook.projections.compare import (
 from divebook.report.hints import advised
 from divebook.report.model import (
     MINUS,
+    REQUEST,
     SIGNS,
     Block,
     Card,
@@ -35,8 +42,12 @@ from divebook.report.model import (
     Differences,
     DifferentPart,
     Line,
+    Mark,
     Paragraph,
+    Picture,
     Report,
+    Section,
+    Shares,
     Text,
     joined,
 )
@@ -104,6 +115,37 @@ class Comparison(Shown):
 
         return compared_frame(self.pairs)
 
+    def judge(self, by: str | Callable[[Any, Any], object]) -> Comparison:
+        """Return this comparison with a count of the right results of the items of `Each`. It marks the results that
+        became better or worse.
+
+        Parameters
+        ----------
+        by
+            Name of the field of the items that contains the right result. Spaces at the ends, case and a final point do
+            not matter. Or a function that takes an item and its result, and returns whether the result is right.
+
+        Examples
+        --------
+        >>> from divebook import Each, Environment, Step, Workflow
+        >>> environment = Environment(store="memory:")
+        >>> numbers = [{"n": 1, "double": 2}, {"n": 2, "double": 4}]
+        >>> each = Each("$(inputs.numbers)", as_="number")
+        >>> scripts = "state.number['n'] + 1", "state.number['n'] * 2"
+        >>> flows = [Workflow("w", [Step("s", script=script, each=each)], inputs=["numbers"]) for script in scripts]
+        >>> one, other = (environment.start(flow, {"numbers": numbers}).wait() for flow in flows)
+        >>> outcome = str(one.compare(other).judge("double")).splitlines()[2]
+        >>> for text in outcome.split("; "):
+        ...     print(text)
+        2 of 2 results of s right in B, 1 in A
+        1 of 2 results of s changed
+        1 better, 0 worse
+        """
+        judged = copy(self)
+        is_right = _judge_of(by)
+        judged.pairs = [pair.judge(is_right) for pair in self.pairs]
+        return judged
+
     @property
     def summary(self) -> str:
         """One line for each pair of runs: the number of differences, and the tokens, cost and time of both runs."""
@@ -126,13 +168,62 @@ def summary_of(pair: Pair) -> str:
     """
     counts = pair.counts
     figures = [f"{counts[name]:,} {name}" for name in SIGNS if counts[name]]
+    return "; ".join([", ".join(figures), *(f"{name} {text}" for name, text in _totals(pair))])
+
+
+def _totals(pair: Pair) -> Iterator[tuple[str, str]]:
+    """Yield the names of the sums that at least one of two runs has, each with the text of both values."""
     one, other = pair.totals
-    totals = [
-        f"tokens {one.tokens:,} → {other.tokens:,}" if one.tokens or other.tokens else "",
-        f"cost {money(one.cost)} → {money(other.cost)}" if one.cost or other.cost else "",
-        f"time {took(one)} → {took(other)}" if one.duration is not None or other.duration is not None else "",
-    ]
-    return "; ".join([", ".join(figures), *filter(None, totals)])
+    if one.tokens or other.tokens:
+        yield "tokens", f"{one.tokens:,} → {other.tokens:,}"
+    if one.cost or other.cost:
+        yield "cost", f"{money(one.cost)} → {money(other.cost)}"
+    if one.duration is not None or other.duration is not None:
+        yield "time", f"{took(one)} → {took(other)}"
+
+
+# --- judging of results ----------------------------------------------------------------------------------------------
+
+
+def _judge_of(by: str | Callable[[Any, Any], object]) -> Callable[[OperationTree], bool]:
+    """Return a function that tells whether the result of an item is right. `by` is the name of the field of the items
+    that contains the right result, or a function of the item and its result.
+    """
+    if not isinstance(by, str):
+        return lambda item: bool(by(opened(item.asked, lenient=True), opened(result_of(item.answered), lenient=True)))
+    return lambda item: _normal(_field(item.asked, by)) == _normal(_result_for(item, by))
+
+
+def _field(item: object, name: str) -> object:
+    return item.get(name, NOTHING) if isinstance(item, Mapping) else NOTHING
+
+
+def _result_for(item: OperationTree, name: str) -> object:
+    """Return the result that a field of the item must be equal to: the field of the result with the same name, or its
+    only value, or the whole result.
+    """
+    result = result_of(item.answered)
+    if not isinstance(result, Mapping):
+        return result
+    return result.get(name, next(iter(result.values())) if len(result) == 1 else result)
+
+
+def _normal(value: object) -> str:
+    """Return a value as text without the differences that models make at random: spaces, case and a final point."""
+    return as_text(value).strip().rstrip(".").casefold()
+
+
+def _gold_fields(pair: Pair) -> list[str]:
+    """Return the fields of items that probably contain the right results: their values occur among the results of both
+    runs for at least half of the items.
+    """
+    items = [row for row in pair.rows if row.present.kind == "item" and row.a is not None and row.b is not None]
+    results = {_normal(result_of(side.answered)) for row in items for side in (row.a, row.b) if side is not None}
+    hits: Counter[str] = Counter()
+    for row in items:
+        if isinstance(row.present.asked, Mapping):
+            hits.update(name for name, value in row.present.asked.items() if _normal(value) in results)
+    return [name for name, count in hits.most_common() if 2 * count >= len(items)]
 
 
 # --- the report about two runs ---------------------------------------------------------------------------------------
@@ -145,40 +236,115 @@ LONGEST = 4_000
 """Maximum number of characters of one text that are shown."""
 LONGEST_ALONE = 400
 """Maximum number of characters of a result that only one run has."""
+LEAST_US = 1_000
+"""Smallest difference in time between two calls that is shown, in microseconds."""
+MOST_STEPS = 3
+"""Maximum number of steps whose results are counted in the summary."""
 
 
 def _blocks(pair: Pair) -> Iterator[Block]:
-    """Yield the parts of the report about two runs: the runs, their figures, the first difference, and all
+    """Yield the parts of the report about two runs: the runs, the summary, the first difference, and all
     differences.
     """
-    yield Paragraph((_run("A", pair.a), _run("B", pair.b)))
-    yield Paragraph((_figures(pair),))
-    if pair.first is None:
+    yield Paragraph((_run("A", pair.a, ""), _run("B", pair.b, "A" if pair.b.parent == pair.a.id else "")))
+    table = None if pair.first is None else _differences(pair)
+    yield _summary(pair, table)
+    if pair.first is None or table is None:
         yield Paragraph((f"no difference: {plural(len(pair.rows), 'place')} the same",))
-        return
-    yield _first(pair.first)
-    yield _differences(pair)
+    else:
+        yield _first(pair.first)
+        yield table
+        yield Section("timelines of both runs, without waiting", (_lanes(pair),), is_open=False, in_text=False)
+    yield Paragraph(((Text("A is ", "faint"), Text(pair.a.id, "id"), Text(", B is ", "faint"), Text(pair.b.id, "id")),))
 
 
-def _run(letter: str, side: Side) -> Line:
+def _run(letter: str, side: Side, source: str) -> Line:
+    """Return the line about one of two runs. `source` is the letter of the run that it was made from, if known."""
     began = local_time(to_datetime(side.began_us))
     status = side.status if side.status in TERMINAL else f"{side.status} when they were compared"
-    name = one_line(side.workflow, 60) + (f" ({side.origin})" if side.origin in BADGED else "")
-    return (Text(letter, "badge"), f" {name} · {began} · ", Text(status, side.status), " · ", Text(side.id, "id"))
+    name = one_line(side.workflow, 60)
+    if side.origin in BADGED:
+        name += f" ({side.origin} of {source})" if source else f" ({side.origin})"
+    return (Text(letter, "badge"), Text(f" {name}", "strong"), f" · {began} · ", Text(status, side.status))
 
 
-def _figures(pair: Pair) -> Line:
-    """Return a line about two compared runs: the number of differences, and the tokens, cost and time of both runs."""
-    counts = pair.counts
+def _lanes(pair: Pair) -> Picture:
+    """Return the timelines of both runs below each other, with the same beginning and the same scale."""
+
+    def draw() -> str:
+        from divebook.analysis.timeline import layout_of_runs, svg, svg_data_uri
+
+        return svg_data_uri(svg(layout_of_runs({"A": pair.a.spans, "B": pair.b.spans}), description))
+
     one, other = pair.totals
-    figures = [f"{SIGNS[name]} {counts[name]:,} {name}" for name in SIGNS if counts[name]]
-    if one.tokens or other.tokens:
-        figures.append(f"tokens {one.tokens:,} → {other.tokens:,}{_percent(one.tokens, other.tokens)}")
-    if one.cost or other.cost:
-        figures.append(f"cost {money(one.cost)} → {money(other.cost)}{_percent(one.cost, other.cost)}")
-    if one.duration is not None or other.duration is not None:
-        figures.append(f"time {took(one)} → {took(other)}")
-    return joined(" · ", figures)
+    description = f"Timelines of both runs: A {took(one)}, B {took(other)}; the table says the same in words"
+    return Picture(draw, description)
+
+
+def _summary(pair: Pair, table: Differences | None) -> Card:
+    """Return the card with the outcome of the comparison: changed results, cost and blocked calls in one sentence, and
+    the sums of both runs below it.
+    """
+    results = [(step, counts) for step, counts in pair.results.items() if counts.total > 1]
+    shares: list[Block] = []
+    facts = [f"{name} {text}{_percent_of(name, pair)}" for name, text in _totals(pair)]
+    if table is not None:
+        facts.append(plural(table.total, "difference"))
+    verdicts = Counter(pair.verdicts.values())
+    total = sum(counts.total for _, counts in results)
+    if verdicts and total:
+        better, worse = verdicts["better"] / total, verdicts["worse"] / total
+        parts = ("better", better, "added"), ("equal", 1 - better - worse, "rule"), ("worse", worse, "removed")
+        shares.append(Shares(parts))
+    blocks: list[Block] = [Paragraph((joined(" · ", facts),)), *shares]
+    gold = [] if pair.is_judged or not any(counts.changed for _, counts in results) else _gold_fields(pair)
+    if gold:
+        hint = f'.judge("{one_line(gold[0], 40)}")'
+        blocks.append(Paragraph((("Count the right results by a field of the items: ", Text(hint, "code")),)))
+    return Card(Text(_outcome(pair, table), "strong"), tuple(blocks))
+
+
+def _outcome(pair: Pair, table: Differences | None) -> str:
+    """Return the sentence that answers what the second run changed.
+
+    The results of items come first, as the answer of most comparisons. Runs without items have their outputs there, and
+    runs without both the number of differences. Costs and blocked calls follow.
+    """
+    if table is None:
+        return "Both runs are the same"
+    sentence = []
+    results = [(one_line(step, 40), counts) for step, counts in pair.results.items() if counts.total > 1]
+    for step, counts in results[:MOST_STEPS]:
+        if pair.is_judged:
+            before, after = counts.right
+            sentence.append(f"{after:,} of {plural(counts.total, 'result')} of {step} right in B, {before:,} in A")
+        sentence.append(f"{counts.changed:,} of {plural(counts.total, 'result')} of {step} changed")
+    if pair.is_judged:
+        verdicts = Counter(pair.verdicts.values())
+        sentence.append(f"{verdicts['better']:,} better, {verdicts['worse']:,} worse")
+    outputs = [row for row in pair.rows if row.present.kind == "output"]
+    if outputs and not results:
+        changed = [one_line(row.present.name, 40) for row in outputs if row.difference != "same"]
+        names = f" ({', '.join(changed[:MOST_STEPS])})" if changed else ""
+        sentence.append(f"{len(changed):,} of {plural(len(outputs), 'output')} changed{names}")
+    if not sentence:
+        sentence.append(plural(table.total, "difference"))
+    if pair.a.status != pair.b.status:
+        sentence.append(f"A {pair.a.status}, B {pair.b.status}")
+    one, other = pair.totals
+    if one.cost is not None and other.cost is not None and one.cost != other.cost:
+        percent = _percent(one.cost, other.cost)
+        sentence.append(f"{money(abs(other.cost - one.cost))} {'more' if other.cost > one.cost else 'less'}{percent}")
+    blocked = sum(row.blocked for row in pair.rows if row.present.kind == "operation")
+    if blocked:
+        sentence.append(f"{plural(blocked, 'call')} blocked")
+    return "; ".join(sentence)
+
+
+def _percent_of(name: str, pair: Pair) -> str:
+    one, other = pair.totals
+    both = {"tokens": (one.tokens, other.tokens), "cost": (one.cost, other.cost)}.get(name)
+    return "" if both is None else _percent(*both)
 
 
 def _percent(before: float | None, after: float | None) -> str:
@@ -197,43 +363,93 @@ def _first(first: Divergence) -> Card:
 
 
 def _differences(pair: Pair) -> Differences:
-    """Return the differences between two runs, at most `MOST`. Equal places between them are one row. The note counts
-    the omitted differences.
+    """Return the differences between two runs, at most `MOST`. Equal places between them are one row, together with the
+    places whose request differs as in the first difference, and whose result is the same. The note counts the omitted
+    differences.
     """
+    assert pair.first is not None, "only runs that differ have a table"  # noqa: S101 - `_blocks` has looked
     telling = {id(row) for row in pair.telling}
+    edits = frozenset(_request_edits(pair.first.row))
+    items = _item_texts(pair.rows)
     rows: list[Difference] = []
+    same = Difference("same", count=0)
     remaining = len(telling)
-    alone = 0
+    shown = requests = 0
     # Rows that differ only because something inside them differs are left out.
     for kind, count, row in _folded(row for row in pair.rows if row.difference == "same" or id(row) in telling):
         if row is None:
-            rows.append(Difference(kind, count=count))
-        # `rows` contains the folded rows too, about one for each difference.
-        elif len(rows) < 2 * MOST:
-            rows.append(_difference(row, count, is_whole=False))
-            remaining = remaining - count
-            alone = alone + 1
+            same = replace(same, count=same.count + count)
+            continue
+        if shown == 2 * MOST:
+            continue
+        verdict = pair.verdicts.get(id(row))
+        about = items.get(id(row), "")
+        difference = _difference(row, count, is_whole=False, verdict=verdict, about=about, edits=edits)
+        remaining -= count
+        shown += 1
+        if kind == "changed" and difference.kind == REQUEST and difference.repeated and not difference.parts:
+            in_full = _difference(row, count, is_whole=False, about=about)
+            same = replace(same, count=same.count + 1, inner=(*same.inner, in_full))
+            requests += 1
+            continue
+        rows += [same] if same.count else []
+        same = Difference("same", count=0)
+        rows.append(difference)
+    rows += [same] if same.count else []
     # Differences that are neither shown nor counted as remaining lie inside or around the shown ones.
-    within = len(pair.differences) - remaining - alone
+    within = len(pair.differences) - remaining - shown
     notes = [f"… and {plural(remaining, 'more difference')}"] if remaining else []
     notes += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
     note = f"{'; '.join(notes)}; .frame() has all." if notes else ""
-    return Differences(tuple(rows[: 2 * MOST]), note=note, most_in_text=SHOWN)
+    return Differences(tuple(rows), note=note, most_in_text=SHOWN, total=shown - requests + remaining)
+
+
+def _request_edits(row: Row) -> Iterator[tuple[str, ...]]:
+    """Yield the edits of the parts of a request between two runs."""
+    for part in row.parts_of("asked"):
+        yield DifferentPart(one_line(part.place, 60), _text(part.before), _text(part.after)).edit
+
+
+def _item_texts(rows: Iterable[Row]) -> dict[int, str]:
+    """Return the values of the items of `Each` as text, by the ``id()`` of the rows of the items and of all rows inside
+    them.
+    """
+    texts: dict[int, str] = {}
+    inside = "\0"  # begins no place
+    text = ""
+    for row in rows:
+        if row.present.kind == "item":
+            inside = f"{row.place} / "
+            text = _item_text(row.present.asked)
+            texts[id(row)] = text
+        elif row.place.startswith(inside):
+            texts[id(row)] = text
+    return texts
+
+
+def _item_text(value: object) -> str:
+    """Return the value of an item in one line. Of a mapping, only the values are shown."""
+    texts = map(as_text, value.values()) if isinstance(value, Mapping) else [as_text(value)]
+    return one_line(shared().text(" · ".join(texts)), 90)
 
 
 def _folded(rows: Iterable[Row]) -> Iterator[tuple[DifferenceKind, int, Row | None]]:
     """Yield the lines of the table of differences between two runs, in order. A line has the kind of difference, the
     number of places (steps, items, calls, ...) for which it stands, and the first of these places.
 
-    If one run lacks a place as a whole, the places inside it are counted and not yielded. Consecutive equal rows
-    become one entry ``("same", count, None)``. For the rows same, same, added a, added a / b, same the function yields
-    ``("same", 2, None)``, ``("added", 2, row a)``, ``("same", 1, None)``.
+    Equal places that contain others are not counted. If one run lacks a place as a whole, the places inside it are
+    counted and not yielded. Consecutive equal rows become one entry ``("same", count, None)``. For the rows same, same,
+    added a, added a / b, same the function yields ``("same", 2, None)``, ``("added", 2, row a)`` and
+    ``("same", 1, None)``.
     """
     same = 0
     alone = ""
     pending = None
     count = 0
     for row in rows:
+        # The nodes inside a node are rows themselves.
+        if row.difference == "same" and row.present.inside:
+            continue
         # A place that one run lacks contains only such places.
         if pending is not None and row.difference in ("added", "removed") and row.place.startswith(alone):
             count += 1
@@ -257,27 +473,70 @@ def _folded(rows: Iterable[Row]) -> Iterator[tuple[DifferenceKind, int, Row | No
         yield "same", same, None
 
 
-def _difference(row: Row, count: int, *, is_whole: bool) -> Difference:
+def _difference(
+    row: Row,
+    count: int,
+    *,
+    is_whole: bool,
+    verdict: Verdict | None = None,
+    about: str = "",
+    edits: frozenset[tuple[str, ...]] = frozenset(),
+) -> Difference:
     """Return a place at which two runs differ. If `is_whole` is False, long text that both have in common is shortened.
 
     If one run lacks the place, the difference shows the result in the other. If no part differs, it shows the status of
-    both. Else it shows the first `MOST_PARTS` differing parts.
+    both. Else it shows the first `MOST_PARTS` differing parts: those of the result, and then those of the request
+    without the ones that have one of the `edits`.
     """
-    place = one_line(row.place, 160)
+    place = one_line(_short_place(row), 160)
     labels = (_way(row.a), _way(row.b))
+    marks = tuple(_marks(row, verdict))
     if row.a is None or row.b is None:
         text = _alone(row.present)
         part = DifferentPart("", None if row.a is None else text, None if row.b is None else text)
-        return Difference(row.difference, place, (part,), labels=labels, count=count)
-    if not row.parts:
-        statuses = (DifferentPart("", row.a.status, row.b.status, is_whole=True),)
-        return Difference(row.difference, place, statuses, labels=labels, notes=_beside(row.a, row.b))
-    different = tuple(
-        DifferentPart(one_line(part.place, 60), _text(part.before), _text(part.after), is_whole)
-        for part in row.parts[:MOST_PARTS]
+        return Difference(row.difference, place, about, (part,), labels=labels, marks=marks, count=count)
+    results = _different_parts(row, "answered", is_whole=is_whole)
+    requests = _different_parts(row, "asked", is_whole=is_whole)
+    if row.a.status != row.b.status and not results:
+        name = "status" if requests else ""
+        results = [DifferentPart(name, row.a.status, row.b.status, is_whole=True)]
+    new_requests = [part for part in requests if part.edit not in edits]
+    different = [*results, *new_requests]
+    return Difference(
+        "changed" if results else REQUEST,
+        place,
+        about,
+        tuple(different[:MOST_PARTS]),
+        len(different[MOST_PARTS:]),
+        labels,
+        _beside(row.a, row.b),
+        marks,
+        tuple(dict.fromkeys(part.name for part in requests if part.edit in edits)),
     )
-    more = len(row.parts[MOST_PARTS:])
-    return Difference(row.difference, place, different, more, labels, _beside(row.a, row.b))
+
+
+def _different_parts(row: Row, facet: Facet, *, is_whole: bool) -> list[DifferentPart]:
+    return [
+        DifferentPart(one_line(part.place, 60), _text(part.before), _text(part.after), is_whole)
+        for part in row.parts_of(facet)
+    ]
+
+
+def _short_place(row: Row) -> str:
+    """Return the place of a row without the step, where the name of an item contains it: ``classify[0] / model call``
+    instead of ``classify / classify[0] / model call``.
+    """
+    step, _, inner = row.place.partition(" / ")
+    return inner if inner.startswith(f"{step}[") else row.place
+
+
+def _marks(row: Row, verdict: Verdict | None) -> Iterator[Mark]:
+    if verdict is not None:
+        yield verdict
+    if row.blocked:
+        yield "blocked"
+    if row.a is not None and row.b is not None and (row.b.cost or 0) > (row.a.cost or 0):
+        yield "costlier"
 
 
 def _way(side: OperationTree | None) -> str:
@@ -294,7 +553,12 @@ def _alone(side: OperationTree) -> str:
 
 
 def _text(value: object) -> str | None:
-    return None if value is NOTHING else str(shared().text(cut(as_text(value), LONGEST)))
+    if value is NOTHING:
+        return None
+    # The result of a failed call is its error.
+    if isinstance(value, Mapping) and value.keys() == {"error", "result"} and value["result"] is None:
+        value = f"error: {as_text(value['error'])}"
+    return str(shared().text(cut(as_text(value), LONGEST)))
 
 
 def _beside(a: OperationTree, b: OperationTree) -> tuple[str, ...]:
@@ -311,7 +575,8 @@ def _beside(a: OperationTree, b: OperationTree) -> tuple[str, ...]:
     is_made = not {SERVED, BLOCKED}.intersection((a.way, b.way))  # else its time tells nothing
     if is_made and a.duration_us is not None and b.duration_us is not None:
         more = b.duration_us - a.duration_us
-        differences.append(_signed(more, seconds(abs(more) / 1e6)))
+        if abs(more) >= LEAST_US:
+            differences.append(_signed(more, seconds(abs(more) / 1e6)))
     return tuple(differences)
 
 

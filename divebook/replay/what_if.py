@@ -16,7 +16,7 @@ from divebook.engine.decide import steps_ahead
 from divebook.engine.forks import Change, ends_in
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING, TIMER, operation_kind, operation_name
 from divebook.engine.state import ExecutionState
-from divebook.errors import ExecutionNotFoundError, SourceGoneError
+from divebook.errors import ExecutionNotFoundError, SetupError, SourceGoneError
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.interrupts import interruptible_result
@@ -24,7 +24,7 @@ from divebook.projections.compare import BLOCKED, IS_COMPUTED, LIVE, Divergence,
 from divebook.projections.comparison import Comparison
 from divebook.questions.bounds import Bounds, dollars, exact_dollars
 from divebook.replay.recorded_answers import REQUESTS, RecordedAnswers, RecordedEnds, ReuseInputs, answering
-from divebook.report.model import Column, Items, Line, Paragraph, Report, Table, Text
+from divebook.report.model import Column, Items, Line, Paragraph, Report, Section, Table, Text
 from divebook.report.shown import Shown
 from divebook.runtime.commit import StoreCalls
 from divebook.runtime.manager import Control
@@ -106,6 +106,25 @@ class WhatIf(Shown):
         """Outputs of the what-if."""
         return self.run.outputs
 
+    def give(self, *results: Any) -> WhatIf:
+        """Make the what-if again with results for its blocked calls, in the order of `calls`. The rest of its calls is
+        answered from its log.
+
+        Raises
+        ------
+        SetupError
+            There are more results than blocked calls, or none.
+        """
+        blocked = [call for call in self.calls if call.way == BLOCKED and call.step and " of " not in call.step]
+        if not results or len(results) > len(blocked):
+            raise SetupError(f"give takes one result for each blocked call: 1 to {len(blocked)}, not {len(results)}")
+        change = {call.operation_id: result for call, result in zip(blocked, results, strict=False)}
+        return self.run.what_if({"results": change})
+
+    def judge(self, by: str | Callable[[Any, Any], object]) -> WhatIf:
+        """Return this what-if with a count of the right results of the items of `Each`; see `Comparison.judge`."""
+        return replace(self, comparison=self.comparison.judge(by))
+
     def __repr__(self) -> str:
         tally = self.tally
         text = f"{tally.served} served, {tally.live} live, {tally.blocked} blocked, {tally.unused} unused"
@@ -114,7 +133,10 @@ class WhatIf(Shown):
     def report(self) -> Report:
         """Return the counted calls, and the comparison with the source: lane A shows the source, lane B the what-if."""
         calls = tuple(Text(line, "faint") for line in _calls(self.calls))
-        return Report(blocks=(Paragraph((*_head(self), *calls)), *self.comparison.report().blocks))
+        hint: Line = ("Give the blocked calls a result: ", Text(".give(RESULT)", "code")) if self.blocked else ""
+        lines = (*_head(self), *([hint] if hint else []))
+        section = Section("calls that were not answered from the log", (Paragraph(calls),), is_open=False)
+        return Report(blocks=(Paragraph(lines), *self.comparison.report().blocks, *([section] if calls else [])))
 
     def _mime_data(self) -> dict[str, object]:
         """Return the ids of the compared runs, which divebook's JupyterLab extension needs to step through the
@@ -426,6 +448,8 @@ class UnreusedCall(NamedTuple):
     what: str
     """Kind and name of the call, such as ``action pay``."""
     step: str
+    operation_id: str = ""
+    """Id of the call, under which a fork can get another result for it."""
 
 
 def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[UnreusedCall]:
@@ -441,7 +465,8 @@ def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[Unreu
         elif event.sequence > forked.sequence and isinstance(event.data, _CALLS):
             way = way_of(event.data)
             if way in (LIVE, BLOCKED):
-                yield UnreusedCall(event.sequence, way, started[event.data.operation_id], event.step)
+                operation = event.data.operation_id
+                yield UnreusedCall(event.sequence, way, started[operation], event.step, operation)
 
 
 def begun_in(events_of_fork: Iterable[Event], forked: Event) -> list[str]:
@@ -475,15 +500,23 @@ PARTLY = "partly"
 
 
 def _head(what_if: WhatIf) -> Iterator[Line]:
-    changed = ", ".join(what_if.change.named) or "nothing"
-    ids = f"{what_if.run.id} of {what_if.source}"
-    where = f"from event {what_if.at + 1} on; changed: {changed}; it is {what_if.run.status}"
-    yield (Text("what-if", "badge"), f" {ids}, {where}")
+    changed = ", ".join(_named_change(what_if.change)) or "nothing"
+    status = what_if.run.status
+    yield (Text("what-if", "badge"), f" changed: {changed}, from event {what_if.at + 1:,} on; ", Text(status, status))
     yield f"{_counted(what_if)}; {_comparable(what_if)}"
     if what_if.run.error:
         yield one_line(shared().text(f"error: {what_if.run.error}"), 400)
     for reason in what_if.unchecked:
         yield one_line(f"not checked: {reason}", 400)
+
+
+def _named_change(change: Change) -> Iterator[str]:
+    """Yield the parts of a change, with the names of the changed inputs, variables and prompts: ``prompts (classify)``.
+    The keys of results and answers are ids, and are left out.
+    """
+    for name in change.named:
+        keys = getattr(change, name) if name in ("inputs", "variables", "prompts") else ()
+        yield f"{name} ({one_line(', '.join(keys), 80)})" if keys else name
 
 
 def _counted(what_if: WhatIf) -> str:
@@ -505,13 +538,17 @@ def _comparable(what_if: WhatIf) -> str:
 
 
 def _calls(calls: Sequence[UnreusedCall]) -> Iterator[str]:
-    """Yield one line of text for each call that was not answered from the log of the source, for the first calls
-    only.
+    """Yield one line of text for the calls that were not answered from the log of the source. Equal calls of one step
+    are one line. Blocked calls come first.
     """
-    for call in calls[:MOST]:
-        yield f"{call.way}: {call.what}, step {call.step} (event {call.sequence:,})"
-    if calls[MOST:]:
-        yield f"and {plural(len(calls) - MOST, 'more call')}: .calls has all"
+    groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for call in sorted(calls, key=lambda call: call.way != BLOCKED):
+        groups[call.way, call.what, call.step].append(call.sequence)
+    for (way, what, step), sequences in [*groups.items()][:MOST]:
+        times = f" {len(sequences):,} times" if len(sequences) > 1 else ""
+        yield f"{way}: {what}{times}, step {step} ({'from ' if times else ''}event {sequences[0]:,})"
+    if len(groups) > MOST:
+        yield f"and {plural(sum(map(len, [*groups.values()][MOST:])), 'more call')}: .calls has all"
 
 
 class RepeatedWhatIf(Shown, list[WhatIf]):

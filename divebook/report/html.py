@@ -393,29 +393,41 @@ def _cell(column: Column, line: Line) -> str:
 
 _LANE = "padding:4px 10px 4px 0;text-align:left;vertical-align:top;overflow-wrap:anywhere;white-space:normal"
 
+_WIDTHS = ("Difference", "30%"), ("A", "27%"), ("B", "27%"), (f"B {SIGNS['removed']} A", "16%")
+"""Columns of the table of differences, with their widths."""
+
 
 @_html.register
 def _(block: Differences) -> str:
     style = "width:100%;table-layout:fixed;border-collapse:collapse;color:inherit"
     if not block.has_places:
-        return _table("", (), map(_alone, block.rows), style)
-    widths = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {SIGNS['removed']} A", "18%")
-    titles = (_element("th", title, style=f"{_LANE};width:{width}") for title, width in widths)
+        return _element("div", _table("", (), map(_alone, block.rows), f"{style};margin:0"), class_="divebook-first")
+    titles = (_element("th", title, style=f"{_LANE};width:{width}") for title, width in _WIDTHS)
     table = _table("", titles, map(_difference, block.rows), style)
     return table + (_html(Paragraph((block.note,), apart=True)) if block.note else "")
 
 
 def _difference(row: Difference) -> str:
     if row.kind == "same":
-        cell = _element("td", f"{SIGNS['same']} {row.words}", colspan="4", style=f"{_LANE};{_FAINT}")
+        content = f"{row.sign} {row.words}"
+        if row.inner:
+            style = "width:100%;table-layout:fixed;border-collapse:collapse;color:inherit;margin:0"
+            inner = _table("", (), map(_difference, row.inner), style)
+            content = _details(content, inner, is_open=False)
+        cell = _element("td", content, colspan="4", style=f"{_LANE};{'' if row.inner else _FAINT}")
         return _element("tr", cell, class_="divebook-same")
-    kind = _element("strong", f"{SIGNS[row.kind]} {row.kind}")
+    kind = _element("strong", f"{row.sign} {row.kind_words}")
     place = _element("div", inline(row.place), style="overflow-wrap:anywhere")
+    about = _element("div", safe(row.about), dir="auto", style=_FAINT) if row.about else ""
     lanes = (_element("div", lane, style=_WRAPPED) for lane in _lanes(row))
+    marks = (_element("strong", safe(mark)) for mark in row.shown_marks)
+    notes = " <br>".join([*marks, *map(safe, row.notes)])
+    widths = (width for _, width in _WIDTHS)
     cells = (
-        _element("td", content, style=_LANE) for content in (kind + place, *lanes, "<br>".join(map(safe, row.notes)))
+        _element("td", content, style=f"{_LANE};width:{width}")
+        for content, width in zip((kind + place + about, *lanes, notes), widths, strict=True)
     )
-    classes = f"divebook-difference divebook-{row.kind}"
+    classes = " ".join(f"divebook-{name}" for name in ("difference", row.kind, *row.marks))
     return _element("tr", "".join(cells), class_=classes, style=f"border-top:{_RULE}")
 
 
@@ -429,7 +441,10 @@ def _alone(row: Difference) -> str:
 
 
 def _lanes(row: Difference) -> tuple[str, str]:
-    """Return both sides of a difference as HTML, for the first and the second run."""
+    """Return both sides of a difference as HTML, for the first and the second run.
+
+    Each part is a line on both sides. The numbers of further parts and the repeated parts are on the first side only.
+    """
     lanes: tuple[list[str], list[str]] = ([], [])
     for part in row.parts:
         name = _styled(_FAINT, f"{inline(part.name)}: ") if part.name else ""
@@ -437,13 +452,15 @@ def _lanes(row: Difference) -> tuple[str, str]:
             lane.append(name + text)
     if row.more:
         lanes[0].append(row.more_words)
+    if row.repeated:
+        lanes[0].append(_styled(_FAINT, safe(row.repeated_words)))
     first, second = (_styled(_BADGE, safe(label)) if label else "" for label in row.labels)
     return first + "\n".join(lanes[0]), second + "\n".join(lanes[1])
 
 
 def _sides(row: Difference, part: DifferentPart) -> tuple[str, str]:
     # Each side has its own words and the common ones. Of a place that one run lacks, all words are new.
-    is_change = row.kind == "changed"
+    is_change = row.kind not in ("added", "removed")
     lacking = _styled(_FAINT, f"{NOTHING!r}" if is_change else "not in this run")
     if not is_change:
         before, after = (None if text is None else safe(text) for text in (part.before, part.after))

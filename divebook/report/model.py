@@ -240,6 +240,11 @@ MINUS = "\N{MINUS SIGN}"
 DifferenceKind: TypeAlias = Literal["same", "changed", "added", "removed"]
 SIGNS: Mapping[DifferenceKind, str] = {"same": "=", "changed": "≠", "added": "+", "removed": MINUS}
 """Signs of the kinds of differences."""
+REQUEST: Literal["request"] = "request"
+"""Kind of a row about a place whose request differs, and whose result is the same in both runs."""
+Mark: TypeAlias = Literal["better", "worse", "blocked", "costlier"]
+MARK_WORDS: Mapping[Mark, str] = {"better": "▲ better", "worse": "▼ worse"}
+"""Texts of the marks of a difference. Marks without an entry are only filters: the labels and notes say the same."""
 CONTEXT = 60
 """Number of characters of unchanged text that are shown on each side of a difference."""
 
@@ -267,6 +272,14 @@ class DifferentPart:
             for place, piece in enumerate(both)
         ]
 
+    @property
+    def edit(self) -> tuple[str, ...]:
+        """Removed and added words in order. Parts with equal edits were changed in the same way, although their names
+        and their unchanged words may differ.
+        """
+        both = pieces(self.before or "", self.after or "")
+        return tuple(f"{piece.sign} {piece.text.strip()}" for piece in both if piece.sign in (REMOVED, ADDED))
+
 
 def _short(text: str, is_first: bool, is_last: bool) -> str:  # noqa: FBT001 - both are positions in a list
     """Return a text that both runs have in common without its middle. At the beginning or end of the whole text, only
@@ -279,10 +292,14 @@ def _short(text: str, is_first: bool, is_last: bool) -> str:  # noqa: FBT001 - b
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Place (step, item, call, ...) at which two runs differ, or several places at which they are the same."""
+    """Place (step, item, call, ...) at which two runs differ, or several places at which their results are the
+    same.
+    """
 
-    kind: DifferenceKind
+    kind: DifferenceKind | Literal["request"]
     place: str = ""
+    about: str = ""
+    """Value of the item of `Each` to which the place belongs, as text."""
     parts: tuple[DifferentPart, ...] = ()
     more: int = 0
     """Number of further parts that differ."""
@@ -290,13 +307,41 @@ class Difference:
     """Words about the result in each run, such as ``live``."""
     notes: tuple[str, ...] = ()
     """Texts that compare the second run with the first, such as its additional time."""
+    marks: tuple[Mark, ...] = ()
+    repeated: tuple[str, ...] = ()
+    """Names of the parts that differ in the same way as in the first difference. They are not in `parts`."""
     count: int = 1
     """Number of equal places, for ``same``."""
+    inner: tuple[Difference, ...] = ()
+    """Places among the equal ones whose request differs in the same way as in the first difference."""
+
+    @property
+    def sign(self) -> str:
+        """Sign of the kind, such as ``≠``."""
+        return "≈" if self.kind == "request" else SIGNS[self.kind]
+
+    @property
+    def kind_words(self) -> str:
+        """Kind of the difference in words, such as ``changed``."""
+        return "same result" if self.kind == "request" else self.kind
+
+    @property
+    def shown_marks(self) -> tuple[str, ...]:
+        """Texts of the marks that are shown."""
+        return tuple(MARK_WORDS[mark] for mark in self.marks if mark in MARK_WORDS)
 
     @property
     def words(self) -> str:
         """Text about equal places: ``3 places the same``."""
-        return f"{plural(self.count, 'place')} the same"
+        if not self.inner:
+            return f"{plural(self.count, 'place')} the same"
+        which = "the" if len(self.inner) == self.count else f"{len(self.inner):,} with the"
+        return f"{plural(self.count, 'place')} with the same result, {which} request changed as above"
+
+    @property
+    def repeated_words(self) -> str:
+        """Text about the parts that differ as in the first difference: ``prompt: as above``."""
+        return f"{', '.join(self.repeated)}: as above"
 
     @property
     def more_words(self) -> str:
@@ -315,6 +360,8 @@ class Differences:
     """Text about the differences that are not in `rows`."""
     most_in_text: int | None = None
     """Maximum number of differences that text shows."""
+    total: int = 0
+    """Number of differences, including the omitted ones, and without the `inner` ones of the rows."""
 
 
 Block: TypeAlias = (

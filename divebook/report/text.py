@@ -12,7 +12,6 @@ from functools import singledispatchmethod
 from typing import TYPE_CHECKING, TypeAlias
 
 from divebook.report.model import (
-    SIGNS,
     Block,
     Card,
     Cards,
@@ -322,7 +321,7 @@ def _differences(block: Differences) -> Iterator[Parts]:
 
 def _difference(row: Difference) -> Parts:
     """Return one difference as a line: ``~ input n: [-1-]{+2+}``."""
-    sign = Text(f"  {SIGNS[row.kind]} ", row.kind)
+    sign = Text(f"  {row.sign} ", row.kind)
     if row.kind == "same":
         return (sign, *texts_of(row.words))
     # The name of the only part follows the place: ``draft / model call, prompt: ...``.
@@ -334,13 +333,15 @@ def _difference(row: Difference) -> Parts:
 def _texts_of_difference(row: Difference) -> Parts:
     parts = [_part(row, part) for part in row.parts]
     parts += [row.more_words] if row.more else []
-    notes = f" ({', '.join(row.notes)})" if row.notes else ""
+    parts += [row.repeated_words] if row.repeated else []
+    notes = ", ".join([*row.shown_marks, *row.notes])
+    notes = f" ({notes})" if notes else ""
     return texts_of(("; ".join(parts), notes))
 
 
 def _part(row: Difference, part: DifferentPart) -> str:
     name = f"{part.name}: " if part.name else ""
-    if row.kind != "changed":
+    if row.kind in ("added", "removed"):
         side = "only in B" if row.kind == "added" else "only in A"
         content = part.after if part.before is None else part.before
         return name + one_line(f"{side}, {content}" if content else side, MAX_MARKED)

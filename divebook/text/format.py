@@ -444,12 +444,21 @@ def _between(old: list[str], new: list[str]) -> Iterator[Piece]:
         yield from (Piece(REMOVED, "".join(old)), Piece(ADDED, "".join(new)))
         return
     # `autojunk` would ignore words that occur often in a long text, and show them as changed.
-    for kind, begins, ends, new_begins, new_ends in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind == "equal":
-            yield Piece(SAME, "".join(old[begins:ends]))
+    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    removed = added = ""
+    for place, (kind, begins, ends, new_begins, new_ends) in enumerate(codes):
+        before, after = "".join(old[begins:ends]), "".join(new[new_begins:new_ends])
+        # A space between two replaced words belongs to them: "one word" -> "two texts" is one change and not two.
+        is_joint = before.isspace() and [code[0] for code in codes[place - 1 : place + 2]] == _JOINT
+        if kind == "equal" and not is_joint:
+            yield from (Piece(REMOVED, removed), Piece(ADDED, added), Piece(SAME, before))
+            removed = added = ""
         else:
-            yield Piece(REMOVED, "".join(old[begins:ends]))
-            yield Piece(ADDED, "".join(new[new_begins:new_ends]))
+            removed, added = removed + before, added + after
+    yield from (Piece(REMOVED, removed), Piece(ADDED, added))
+
+
+_JOINT = ["replace", "equal", "replace"]
 
 
 def marked(before: str, after: str) -> str:
@@ -457,6 +466,8 @@ def marked(before: str, after: str) -> str:
 
     >>> marked("a red rose", "a white rose")
     'a [-red-]{+white+} rose'
+    >>> marked("one red rose", "a white rose")
+    '[-one red-]{+a white+} rose'
     >>> marked("pay 25,210.80", "pay 330.12")
     'pay [-25,210.80-]{+330.12+}'
     """

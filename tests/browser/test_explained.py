@@ -51,7 +51,10 @@ def test_why_inspect_verify_compare_and_open(lab, tab, looks):
 
 
 def go_through(notebook, compared):
-    """Go to the next difference and back, by button and by key."""
+    """Go to the next difference and back, by button and by key. The outcome stands above the buttons."""
+    above = compared.locator(".db-way").evaluate("(bar) => bar.previousElementSibling.textContent")
+    shown = compared.locator(".db-way .map button").count()
+    assert f"{shown} differences" in above
     compared.get_by_role("button", name="Next difference").click()
     first = compared.locator(".divebook-difference.db-at")
     assert "input n" in first.inner_text()

@@ -71,7 +71,7 @@ def test_a_line_that_would_come_to_something_else_is_told(executed):
 
 
 def test_two_models_differ_in_one_label_and_what_follows_from_it(executed):
-    assert "label / label[2] / model call reader, answer: [-pleased-]{+angry+}" in shown(executed, "comparison = ")
+    assert "label[2] / model call reader, answer: [-pleased-]{+angry+}" in shown(executed, "comparison = ")
     assert "[0, 2, 4]" in shown(executed, "both = ")
     assert "0.0012" in shown(executed, "both.model_calls")
 

@@ -20,7 +20,7 @@ def test_a_run_is_gone_through_again_with_one_change_and_stays_the_newest(cell):
     source, _ = cell("%dive run guess")
     found, shown = cell("w = %dive what-if --set n=40\nw")
     assert (found.source, found.run.variables["m"], found.live) == (source.id, 41, 0)
-    assert f"what-if {found.run.id} of {source.id}" in shown
+    assert "what-if changed: variables (n), from event " in shown
     assert "variable m" in shown
     call = source.events.operation_id[source.events.type == "operation_completed"].iloc[0]
     again, _ = cell(f"w = %dive what-if {source.id[:20]} --result {call}=10 --repeat 2\nw")

@@ -13,6 +13,7 @@ from divebook import Agent, Each, Edge, Environment, ScriptedModel, Step, Workfl
 from divebook.definitions import step, workflow
 from divebook.errors import ExecutionNotFoundError, SetupError, UnrelatedError
 from divebook.projections.comparison import Comparison
+from divebook.report.model import MINUS
 from divebook.runtime.run import compared
 from divebook.steps import Action
 from divebook.stores import MemoryStore
@@ -270,7 +271,7 @@ def test_what_is_shown_has_no_secrets_and_no_markup_of_others():
 def test_a_page_folds_the_same_and_opens_the_first_difference():
     world = World(3)
     page = world.run().compare(world.run(is_changed=True))._repr_html_()
-    assert page.index("First difference") < page.index("<thead>")
+    assert page.index("difference") < page.index("First difference") < page.index("<thead>")
     assert "the same</td>" in page
     assert "<del" in page
     assert "<ins" in page
@@ -323,7 +324,7 @@ def test_the_lane_of_a_what_if_says_which_calls_were_answered_how(asked):
     ways = {row.place: row.b.way for row in found.pairs[0].rows if row.b is not None and row.b.way}
     assert ways == {"b / model call poet": "live", "p / action pay": "blocked"}
     page = found._repr_html_()
-    assert "asked (what-if) ·" in page
+    assert "asked (what-if of A)</strong> ·" in page
     assert "action pay failed" in page
     assert ">null<" not in page.lower()
     assert [page.count(f">{way}</span>") for way in ("live", "blocked", "served")] == [1, 1, 0]
@@ -338,3 +339,87 @@ def test_the_time_between_a_run_and_its_fork_is_not_that_of_the_fork(asked):
         replace(event, recorded_at=event.recorded_at + 3_600_000_000 * (event.sequence > 5)) for event in fork.history()
     ]
     assert Comparison([source.history(), later]).pairs[0].totals[1].duration < timedelta(minutes=1)
+
+
+TICKETS = [{"text": f"ticket {number}", "label": "ab"[number % 2]} for number in range(40)]
+
+
+@pytest.fixture(scope="module")
+def tickets():
+    """Return two runs that label the same 40 tickets with other prompts. The first is right for 30 of them, the second
+    for 36 and at 60 % of the cost.
+    """
+    wrong = [set(range(0, 40, 4)), {0, 1, 2, 3}]
+    runs = []
+    store = MemoryStore()
+    for prompt, wrong_ones, price in (("Classify: ", wrong[0], 0.001), ("One word: ", wrong[1], 0.0006)):
+        labels = [
+            {"a": "B", "b": "a"}[ticket["label"]] if number in wrong_ones else ticket["label"].upper() + ". "
+            for number, ticket in enumerate(TICKETS)
+        ]
+        agent = Agent("helper", model=ScriptedModel(labels, price=price, usage={"input_tokens": 3}))
+        each = Each("$(inputs.tickets)", as_="ticket", parallel=1)
+        steps = [Step("classify", agent="helper", prompt=f"{prompt}${{ticket.text}}", each=each, store="labels")]
+        with Environment(store=store, agents=[agent]) as environment:
+            runs.append(
+                environment.start(Workflow("w", steps, inputs=["tickets"]), {"tickets": TICKETS}).wait(check=True)
+            )
+    return runs
+
+
+def test_which_of_two_prompts_is_better_is_said_first_and_each_result_before_its_prompt(tickets):
+    one, other = tickets
+    found = one.compare(other)
+    wrong = {0, 4, 8, 12, 16, 20, 24, 28, 32, 36} ^ {0, 1, 2, 3}
+    assert '.judge("label")' in str(found), "the field with the right results is found"
+    judged = found.judge("label")
+    better, worse = len(wrong) - 3, 3
+    outcome = str(judged).splitlines()[2]
+    assert outcome.startswith("36 of 40 results of classify right in B, 30 in A; ")
+    assert f"{better} better, {worse} worse; $0.0160 less ({MINUS}40%)" in outcome
+    assert (
+        found.judge(lambda ticket, result: ticket["label"] == result.strip(". ").lower()).pairs[0].verdicts
+        == judged.pairs[0].verdicts
+    )
+    page = judged._repr_html_()
+    rows = re.findall(r'<tr class="divebook-difference ([\w -]+)"', page)
+    assert (sum("better" in row for row in rows), sum("worse" in row for row in rows)) == (better, worse)
+    assert sum("divebook-request" in row for row in rows) == 40 - len(wrong)
+    # Each row that is shown has the answer of both runs. The changed prompt is shown in full once, and in the groups.
+    table = page.split("<thead>")[1]
+    shown = [row for row in table.split("<tr")[1:] if "divebook-changed" in row.split(">")[0]]
+    assert len(shown) == len(wrong)
+    assert all("answer: " in row and "prompt: as above" in row for row in shown)
+    assert f"{len(shown)} differences" in page, "the summary counts the rows of the table"
+    assert "costlier" not in page
+    assert other.compare(one).judge("label")._repr_html_().count("costlier") == 40
+
+
+def test_time_in_which_a_run_waited_or_was_stopped_is_no_work(asked):
+    environment, _source = asked
+    steps = [Step("q", ask="Go on?"), Step("s", script="1")]
+    run = environment.start(Workflow("waits", steps)).wait()
+    environment.answer(run.open_questions[0].id, "yes", run.id)
+    events = list(run.wait(check=True).history())
+    raised = next(event.sequence for event in events if type(event.data).__name__ == "InterruptRaised")
+    late = [
+        replace(event, recorded_at=event.recorded_at + 3_600_000_000 * (event.sequence > raised)) for event in events
+    ]
+    found = Comparison([events, late])
+    assert found.is_same
+    assert found.pairs[0].totals[1].duration < timedelta(minutes=1)
+    assert all((row.b.duration_us or 0) < 60_000_000 for row in found.pairs[0].rows)
+    assert "1 h" not in str(found)
+
+
+def test_blocked_calls_can_get_a_result_and_ids_are_not_in_the_head(asked):
+    environment, source = asked
+    what_if = environment.run_of(source.id).what_if({"variables": {"k": 2}})
+    head = str(what_if).split("A asked")[0]
+    assert "changed: variables (k), from event" in head
+    assert ".give(RESULT)" in head
+    assert "exec_" not in head
+    given = what_if.give(7)
+    assert (given.run.status, given.blocked, given.run.variables["p"]) == ("completed", 0, 7)
+    with pytest.raises(SetupError, match="one result for each blocked call: 1 to 1, not 2"):
+        what_if.give(1, 2)

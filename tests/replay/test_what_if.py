@@ -261,7 +261,7 @@ def test_a_what_if_is_told_in_words_and_as_a_page_with_both_lanes():
         source, _ = ran(environment, LINE, {"n": 2})
         found = environment.run_of(source.id).what_if({"inputs": {"n": 3}})
         first, second, *_ = str(found).splitlines()
-        assert first == (f"what-if {found.run.id} of {source.id}, from event 2 on; changed: inputs; it is failed")
+        assert first == "what-if changed: inputs (n), from event 2 on; failed"
         assert second == (
             "0 served from the log, 0 live, 1 blocked, 3 recorded results unused, cost $0.00; "
             "comparable: partly, since it was blocked"

@@ -34,21 +34,31 @@ function comparisonClass(base: PanelClass, rendermime: RenderMime): new () => Re
       this.addWidget(this.#html);
       const data = { [HTML]: model.data[HTML] };
       await this.#html.renderModel({ ...model, data, metadata: model.metadata, trusted: model.trusted, setData: () => undefined });
-      const bar = addNavigation(this.#html.node);
-      if (bar !== null) this.node.prepend(bar);
+      addNavigation(this.#html.node, frameCode(model.data[COMPARISON_MIME]));
     }
   };
 }
 
-/** Return the navigation for the differences inside an element (buttons, map and filters), or null if there are no differences. */
-export function addNavigation(comparison: HTMLElement): HTMLElement | null {
+/** Add the navigation to the differences inside an element (buttons, map and filters), and return it. Return null if there are no differences. */
+export function addNavigation(comparison: HTMLElement, frame = ""): HTMLElement | null {
   const rows = [...comparison.querySelectorAll<HTMLElement>(".divebook-difference, .divebook-same")];
   if (!rows.some(isDifference)) return null;
   const root = comparison.parentElement ?? comparison;
   const bar = h("div", { class: "divebook db-way" });
-  bar.append(...new Differences(rows, root).parts);
+  bar.append(...new Differences(rows, root, frame).parts);
   onThemeChange(bar);
   root.classList.add("divebook-compared");
   containKeys(root);
+  // The summary stays above the bar. Comparisons of an older version have no mark there.
+  const first = comparison.querySelector(".divebook-first")?.parentElement ?? null;
+  if (first === null) comparison.before(bar);
+  else first.before(bar);
   return bar;
+}
+
+/** Return the line of Python that returns all places of the compared runs as a DataFrame. The ids come from a notebook and are checked. */
+function frameCode(data: unknown): string {
+  const { runs } = (data ?? {}) as { runs?: unknown };
+  if (!Array.isArray(runs) || !runs.every((id) => typeof id === "string" && /^\w+$/.test(id))) return "";
+  return `divebook.compare(${runs.map((id) => `"${id as string}"`).join(", ")}).frame()`;
 }

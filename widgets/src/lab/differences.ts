@@ -1,14 +1,32 @@
 // Navigation through the differences of a comparison: an ordered map, filters by kind and text, and steps.
 
+import { copyButton } from "../shared/copy";
 import { h, setText } from "../shared/dom";
 import { button, setAttribute } from "../shared/element";
 import { keysList } from "../shared/keys";
 
-const KINDS = ["changed", "added", "removed"] as const;
 const MAX_SAME_WIDTH = 12; // times the width of a mark; limits long equal parts, so that each difference stays wide enough to be clicked
+
+/** Kinds of marks on the map, the most specific first. */
+const KINDS = ["better", "worse", "blocked", "changed", "added", "removed"] as const;
 type Kind = (typeof KINDS)[number] | "";
 
-/** Navigation for rows of HTML: rows with a difference, and rows that state how many rows between them are equal. */
+/** Filters with their labels: the class of the rows that they show. The first one shows all rows outside of groups, the last one all rows. */
+const FILTERS = [
+  ["", "Differences"],
+  ["better", "better"],
+  ["worse", "worse"],
+  ["changed", "changed"],
+  ["added", "added"],
+  ["removed", "removed"],
+  ["blocked", "blocked"],
+  ["costlier", "costs more"],
+  ["request", "same result"],
+  ["all", "All"],
+] as const;
+type Filter = (typeof FILTERS)[number][0];
+
+/** Navigation for rows of HTML: rows with a difference, and rows that state how many rows between them have equal results. */
 export class Differences {
   /** Elements to place above the rows. */
   readonly parts: HTMLElement[];
@@ -17,18 +35,21 @@ export class Differences {
   readonly #marks = new Map<HTMLElement, HTMLElement>();
   readonly #position = h("span", { role: "status" });
   readonly #search = h("input", { type: "search", "aria-label": "Search the differences", placeholder: "Step, prompt, answer", "aria-keyshortcuts": "/", oninput: () => { this.#applyFilter(); } });
-  readonly #kinds: HTMLElement;
-  #kind: Kind = "";
+  readonly #filters: HTMLElement;
+  #filter: Filter = "";
   #current: HTMLElement | null = null;
 
-  constructor(all: HTMLElement[], root: HTMLElement) {
+  constructor(all: HTMLElement[], root: HTMLElement, frameCode = "") {
     this.#rows = all.filter(isDifference);
     this.#same = all.filter((row) => !isDifference(row));
-    this.#kinds = h("div", { class: "seg", role: "group", "aria-label": "Which differences" });
-    const counts = KINDS.map((kind) => ({ kind, count: this.#rows.filter((row) => kindOf(row) === kind).length }));
-    const present = counts.filter(({ count }) => count > 0);
-    this.#kinds.append(this.#kindButton("", "All", this.#rows.length), ...present.map(({ kind, count }) => this.#kindButton(kind, kind, count)));
-    this.#kinds.hidden = present.length < 2;
+    this.#filters = h("div", { class: "seg", role: "group", "aria-label": "Which differences" });
+    const counts = FILTERS.map(([filter, label]) => ({ filter, label, count: this.#rows.filter((row) => fits(row, filter)).length }));
+    const total = counts[0]?.count ?? 0;
+    // A filter that shows all differences or none is no choice.
+    const isChoice = (filter: Filter, count: number): boolean => count > 0 && (filter === "" || filter === "better" || filter === "worse" || count !== total);
+    const choices = counts.filter(({ filter, count }) => isChoice(filter, count));
+    this.#filters.append(...choices.map(({ filter, label, count }) => this.#filterButton(filter, label, count)));
+    this.#filters.hidden = choices.length < 2;
     const stepButton = (name: string, key: string, by: 1 | -1): HTMLElement => {
       const attributes = { class: "small", "aria-keyshortcuts": key, title: `${name} (${key})` };
       return button(name, () => { this.#step(by); }, attributes);
@@ -36,8 +57,12 @@ export class Differences {
     const keys = keysList(root);
     const previous = stepButton("Difference before", "P", -1);
     const next = stepButton("Next difference", "N", 1);
-    const row = h("div", { class: "row" }, this.#kinds, this.#search, h("span", { class: "grow" }), this.#position, previous, next, keys.button);
-    this.parts = [row, this.#map(all), keys.element];
+    const frameTitle = "All places as a DataFrame: copies the line to run";
+    const frame = frameCode !== "" && copyButton(() => frameCode, { class: "small", title: frameTitle }, "As a frame");
+    const steps = h("span", { class: "steps" }, this.#position, previous, next, frame, keys.button);
+    const row = h("div", { class: "row" }, this.#filters, this.#search, h("span", { class: "grow" }), steps);
+    // Rows inside of a folded group have no mark of their own: the mark of the group stands for them.
+    this.parts = [row, this.#map(all.filter((one) => groupOf(one) === null)), keys.element];
     this.#showPosition();
   }
 
@@ -55,7 +80,7 @@ export class Differences {
     });
     const kinds = KINDS.filter((kind) => this.#rows.some((row) => kindOf(row) === kind));
     const legend = kinds.map((kind) => h("span", {}, h("span", { class: `mark ${kind}`, "aria-hidden": "true" }), kind));
-    const same = h("span", {}, h("span", { class: "mark", "aria-hidden": "true" }), "the same");
+    const same = h("span", {}, h("span", { class: "mark", "aria-hidden": "true" }), "the same result");
     return h("div", { class: "mapped" }, map, h("div", { class: "legend" }, same, ...legend));
   }
 
@@ -66,25 +91,36 @@ export class Differences {
     return mark;
   }
 
-  #kindButton(kind: Kind, name: string, count: number): HTMLElement {
+  #filterButton(filter: Filter, name: string, count: number): HTMLElement {
     const select = (): void => {
-      this.#kind = kind;
-      for (const other of this.#kinds.children) setAttribute(other, "aria-pressed", String(other === element));
+      this.#filter = filter;
+      for (const other of this.#filters.children) setAttribute(other, "aria-pressed", String(other === element));
       this.#applyFilter();
     };
-    const element = button(`${name} ${count.toLocaleString("en")}`, select, { class: "small", "aria-pressed": String(kind === this.#kind) });
+    const element = button(`${name} ${count.toLocaleString("en")}`, select, { class: "small", "aria-pressed": String(filter === this.#filter) });
     return element;
   }
 
-  /** Hide the rows that do not match. Equal parts are shown only while no filter is set. */
+  /**
+   * Hide the rows that do not match. Groups of rows with the same result are unfolded if a filter finds some of their
+   * rows; equal parts without such rows are shown only while no filter is set.
+   */
   #applyFilter(): void {
     const words = this.#search.value.trim().toLowerCase();
     for (const row of this.#rows) {
-      row.hidden = (this.#kind !== "" && kindOf(row) !== this.#kind) || !row.textContent.toLowerCase().includes(words);
+      // Without a filter, a person may unfold a group and see all of its rows.
+      row.hidden = (this.#filter !== "" && !fits(row, this.#filter)) || !row.textContent.toLowerCase().includes(words);
       this.#marks.get(row)?.classList.toggle("out", row.hidden);
     }
-    for (const row of this.#same) row.hidden = this.#kind !== "" || words !== "";
-    if (this.#current?.hidden === true) this.#clearCurrent();
+    const isFiltered = (this.#filter !== "" && this.#filter !== "all") || words !== "";
+    for (const row of this.#same) {
+      const inner = [...row.querySelectorAll<HTMLElement>(".divebook-difference")];
+      const isFound = inner.some((one) => !one.hidden);
+      row.hidden = isFiltered && !isFound;
+      const group = row.querySelector("details");
+      if (group !== null) group.open = isFound && (this.#filter !== "" || words !== "");
+    }
+    if (this.#current !== null && !this.#visibleRows().includes(this.#current)) this.#clearCurrent();
     this.#showPosition();
   }
 
@@ -115,7 +151,7 @@ export class Differences {
   /** Show all rows again, because the person has chosen a hidden one on the map. */
   #resetFilter(): void {
     this.#search.value = "";
-    (this.#kinds.firstElementChild as HTMLElement).click();
+    (this.#filters.firstElementChild as HTMLElement).click();
   }
 
   #clearCurrent(): void {
@@ -125,14 +161,14 @@ export class Differences {
   }
 
   #visibleRows(): HTMLElement[] {
-    return this.#rows.filter((row) => !row.hidden);
+    return this.#rows.filter((row) => !row.hidden && groupOf(row)?.open !== false);
   }
 
   #showPosition(): void {
     const rows = this.#visibleRows();
     const count = rows.length.toLocaleString("en");
-    let text = `${count} here`;
-    if (rows.length === 0) text = "none of them fits";
+    let text = `${count} shown`;
+    if (rows.length === 0) text = "no match";
     else if (this.#current !== null) text = `${(rows.indexOf(this.#current) + 1).toLocaleString("en")} of ${count}`;
     setText(this.#position, text);
   }
@@ -143,20 +179,37 @@ export function isDifference(row: HTMLElement): boolean {
   return row.matches(".divebook-difference");
 }
 
-/** Return the kind of a difference from the class of its row. Rows saved by an older version have no kind. */
-function kindOf(row: HTMLElement): Kind {
-  return KINDS.find((kind) => row.classList.contains(`divebook-${kind}`)) ?? "";
+/** Return whether a filter shows a row. */
+function fits(row: HTMLElement, filter: Filter): boolean {
+  if (filter === "all") return true;
+  return filter === "" ? groupOf(row) === null : has(row, filter);
 }
 
-/** Return the name of a difference, from the cells of its row. */
+function has(row: HTMLElement, name: string): boolean {
+  return row.classList.contains(`divebook-${name}`);
+}
+
+/** Return the group of rows with the same result that contains a row, or null. */
+function groupOf(row: HTMLElement): HTMLDetailsElement | null {
+  return row.parentElement?.closest<HTMLDetailsElement>(".divebook-same details") ?? null;
+}
+
+/** Return the kind of a difference from the classes of its row. Rows saved by an older version have no kind. */
+function kindOf(row: HTMLElement): Kind {
+  return KINDS.find((kind) => has(row, kind)) ?? "";
+}
+
+/** Return the name of a difference, from the first cell of its row, with the verdict from the last one. */
 function nameOf(row: HTMLElement): string {
-  return [...(row.firstElementChild?.children ?? [])].map((part) => part.textContent.trim()).join(" ") || "a difference";
+  const texts = [...(row.firstElementChild?.children ?? []), ...(row.lastElementChild?.querySelectorAll("strong") ?? [])];
+  return [...new Set(texts)].map((part) => part.textContent.trim()).join(" ") || "a difference";
 }
 
 /** Return the mark of equal rows. Its width grows with the square root of their number, which the row contains. */
 function sameMark(row: HTMLElement): HTMLElement {
-  const count = Number((/\d[\d,]*/.exec(row.textContent)?.[0] ?? "1").replaceAll(",", ""));
-  const mark = h("span", { class: "mark", title: row.textContent.trim() });
+  const text = row.querySelector("summary")?.textContent ?? row.textContent;
+  const count = Number((/\d[\d,]*/.exec(text)?.[0] ?? "1").replaceAll(",", ""));
+  const mark = h("span", { class: "mark", title: text.trim() });
   mark.style.flexGrow = String(Math.min(MAX_SAME_WIDTH, Math.sqrt(count)));
   return mark;
 }

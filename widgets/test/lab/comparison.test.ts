@@ -28,8 +28,7 @@ test("N and P go from difference to difference, round, and say which it is", () 
   output.append(shown);
   const bar = addNavigation(shown);
   if (bar === null) throw new Error("there is no way");
-  output.prepend(bar);
-  expect(bar.querySelector("[role=status]")?.textContent).toBe("2 here");
+  expect(bar.querySelector("[role=status]")?.textContent).toBe("2 shown");
   pressed(bar, "Next difference").click();
   expect([at(), document.activeElement?.textContent]).toEqual(["one", "one"]);
   press("n");
@@ -49,7 +48,6 @@ function mapped(): { bar: HTMLElement; inSight: () => string[]; marks: () => HTM
   output.append(shown);
   const bar = addNavigation(shown);
   if (bar === null) throw new Error("there is no way");
-  output.prepend(bar);
   return {
     bar,
     inSight: () => [...shown.querySelectorAll<HTMLElement>("tr")].filter((row) => !row.hidden).map((row) => row.firstElementChild?.lastElementChild?.textContent ?? row.textContent),
@@ -75,18 +73,52 @@ test("kinds and a text choose which differences are in sight, and the way leads 
   const search = bar.querySelector("input");
   if (search === null) throw new Error("there is no search");
   pressed(bar, "changed 3").click();
-  expect([inSight(), told()]).toEqual([["ask", "say", "end"], "3 here"]);
+  expect([inSight(), told()]).toEqual([["ask", "say", "end"], "3 shown"]);
   search.value = "PARCEL";
   search.dispatchEvent(new Event("input"));
-  expect([inSight(), told()]).toEqual([["ask", "end"], "2 here"]);
+  expect([inSight(), told()]).toEqual([["ask", "end"], "2 shown"]);
   pressed(bar, "Difference before").click();
   expect([at(), told()]).toEqual(["≠ changedenda parcel", "2 of 2"]);
   pressed(bar, "added 1").click();
-  expect([inSight(), told(), at()]).toEqual([[], "none of them fits", undefined]);
+  expect([inSight(), told(), at()]).toEqual([[], "no match", undefined]);
   press("n", bar);
   expect(at()).toBeUndefined();
   marks()[2]?.click(); // what is chosen on the map comes into sight
   expect([inSight().length, search.value, told()]).toEqual([6, "", "2 of 4"]);
+});
+
+/** Forty tickets, judged: three results differ, and the others have only another prompt and lie in a group. */
+function judged(): HTMLElement {
+  const ticket = (name: string, place: string, marks = ""): HTMLElement =>
+    h("tr", { class: `divebook-difference ${name}` }, h("td", {}, h("strong", {}, "≠"), h("div", {}, place)), h("td", {}, h("strong", {}, marks)));
+  const inner = Array.from({ length: 37 }, (_, place) => ticket(`divebook-request${place === 5 ? " divebook-costlier" : ""}`, `ticket ${place}`));
+  const group = h("tr", { class: "divebook-same" }, h("td", {}, h("details", {}, h("summary", {}, "= 37 places with the same result"), h("table", {}, ...inner))));
+  const summary = h("div", {}, "2 better");
+  const first = h("div", {}, h("div", { class: "divebook-first" }, "First difference"));
+  const shown = h("div", {}, summary, first, h("table", {}, ticket("divebook-changed divebook-better", "a", "▲ better"), group, ticket("divebook-changed divebook-worse divebook-costlier", "b"), ticket("divebook-changed divebook-better divebook-blocked", "c")));
+  output.append(shown);
+  return shown;
+}
+
+test("rows in a group have filters of their own, and the number of each filter is that of its rows", () => {
+  const shown = judged();
+  const bar = addNavigation(shown) ?? expect.fail("there is no bar");
+  const labels = [...bar.querySelectorAll(".seg button")].map((one) => one.textContent);
+  expect(labels).toEqual(["Differences 3", "better 2", "worse 1", "blocked 1", "costs more 2", "same result 37", "All 40"]);
+  expect([...bar.querySelectorAll(".map .mark")].map((mark) => mark.className)).toEqual(["mark better", "mark", "mark worse", "mark better"]);
+  const inSight = (): number => [...shown.querySelectorAll<HTMLElement>(".divebook-difference")].filter((one) => !one.hidden && one.parentElement?.closest("details:not([open])") === null).length;
+  for (const label of [...labels, "Differences 3"]) {
+    pressed(bar, label).click();
+    expect([label, inSight()]).toEqual([label, Number(label.replace(/\D/g, ""))]);
+    expect(bar.querySelector("[role=status]")?.textContent).toBe(`${inSight()} shown`);
+  }
+});
+
+test("the bar stands between the summary and the first difference, and copies the line for a frame", () => {
+  const shown = judged();
+  const bar = addNavigation(shown, 'divebook.compare("one", "two").frame()');
+  expect([...shown.children].map((one) => one.textContent.slice(0, 8)).slice(0, 3)).toEqual(["2 better", "Differen", "First di"]);
+  expect([...(bar?.querySelectorAll("button") ?? [])].map((one) => one.textContent)).toContain("As a frame");
 });
 
 test("the slash leads to the search", () => {
@@ -98,7 +130,7 @@ test("the slash leads to the search", () => {
 test("keys stay in it", () => {
   const shown = h("div", {}, rows());
   output.append(shown);
-  output.prepend(addNavigation(shown) ?? "");
+  addNavigation(shown);
   const met: string[] = [];
   document.body.addEventListener("keydown", ({ key }) => { met.push(key); });
   press("d", shown.querySelector("tr"));
