@@ -94,6 +94,7 @@ class Log:
         return Header(
             execution_id="exec_1",
             workflow="benchmark",
+            badge="",
             status="running",
             live=True,
             error="",

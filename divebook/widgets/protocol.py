@@ -1087,6 +1087,8 @@ class Header(TypedDict):
 
     execution_id: str
     workflow: str
+    badge: str
+    """``what-if``, ``trial`` or ``fork`` for such an execution; empty for other executions."""
     status: str
     live: bool
     """True if a process drives the execution."""

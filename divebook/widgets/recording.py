@@ -31,7 +31,7 @@ from divebook.events import Event
 from divebook.events.catalog import FAILED
 from divebook.projections.failures import ItemNames
 from divebook.projections.spans import Span, item_name
-from divebook.projections.summary import ReadLog
+from divebook.projections.summary import ReadLog, badge_of
 from divebook.questions import InterruptStatus
 from divebook.questions.question import became
 from divebook.replay.replayer import MODEL_CALLS
@@ -515,7 +515,11 @@ class CleanRun:
             failing.take(span)
         self._failures: FailureReport = redactor.value(failing.report(spans))
         read.spreads.count()
-        header = with_activity(failing.of(spending.of(header_of(execution))), read.activity, read.spreads)
+        header = with_activity(
+            failing.of(spending.of(header_of(execution, badge_of(execution.internals.record)))),
+            read.activity,
+            read.spreads,
+        )
         error = redactor.text(header["error"])
         progress = redactor.value(header["progress"])
         # A saved run has no process, and accepts no commands.
@@ -882,6 +886,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "sample": "",
     },
     "Header": {
+        "badge": "",
         "waits": "",
         "workspaces": 0,
         "tool_calls": 0,

@@ -36,6 +36,7 @@ from divebook.projections.activity import (
 from divebook.projections.failures import ItemNames
 from divebook.projections.model_requests import call_of
 from divebook.projections.spans import PlaceOf, Span, item_name, sleep_name
+from divebook.projections.summary import badge_of
 from divebook.questions import InterruptKind, InterruptStatus, Question
 from divebook.questions.bounds import dollars
 from divebook.questions.question import answer_in_words, became, sort_of
@@ -579,13 +580,24 @@ def source_of(execution: Run) -> Source:
     variables = VariableReader(execution.workflow, shared())
     hidden = hidden_in(execution.workflow)
 
+    # The origin of an execution never changes, so that the store is read once. The handle may later refer to another
+    # execution.
+    badges = cache(lambda _execution_id: badge_of(execution.internals.record))
+
+    def header() -> Header:
+        # The driver of this process keeps a live execution up to date. Any other one is read from the store.
+        current = execution if execution.is_live else execution.refresh()
+        try:
+            return header_of(current, badges(execution.id))
+        except ExecutionNotFoundError:  # its first event is still to come
+            return header_of(current)
+
     # A function, because each event replaces the state by a new object.
     def question_id(*about: object) -> str:
         return execution.state.question_id(*about)
 
     return Source(
-        # The driver of this process keeps a live execution up to date. Any other one is read from the store.
-        header=lambda: header_of(execution if execution.is_live else execution.refresh()),
+        header=header,
         questions=lambda: [
             question_of(question, execution.workflow.name, hidden) for question in asked_questions(execution)
         ],
@@ -614,9 +626,11 @@ def subscribe_events(execution: Run, listener: Callable[[Sequence[Event]], None]
     return on_change(store, listener, execution.id, elsewhere=elsewhere)
 
 
-def header_of(execution: Run) -> Header:
-    """Return the current summary of an execution for views. Values such as the number of tool calls are still 0 or
-    empty, because they are counted from the spans and added later.
+def header_of(execution: Run, badge: str = "") -> Header:
+    """Return the current summary of an execution for views. `badge` is that of `badge_of`.
+
+    Values such as the number of tool calls are still 0 or empty, because they are counted from the spans and added
+    later.
     """
     state = execution.state
     usage = execution.state.own_usage
@@ -625,6 +639,7 @@ def header_of(execution: Run) -> Header:
     return Header(
         execution_id=execution.id,
         workflow=one_line(execution.workflow.name, MAX_NAME),
+        badge=badge,
         status=execution.status,
         live=execution.is_live or driven_by is not None,
         error=one_line(state.error or "", MAX_ERROR),

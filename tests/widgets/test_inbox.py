@@ -6,7 +6,9 @@ from divebook.definitions.definition import Workflow
 from divebook.definitions.step import Each, Step
 from divebook.widgets import views
 from divebook.widgets.publisher import SILENCE
+from divebook.widgets.recording import read_saved, saved_run
 from divebook.widgets.runs_and_questions import MAX_OPEN, InboxFeed, inbox_publisher_of
+from divebook.widgets.source import source_of
 from divebook.widgets.views import Handlers, InboxView
 from tests.runtime.worlds import Gate, environment
 
@@ -80,6 +82,9 @@ def test_a_question_of_a_what_if_is_marked_as_such():
         real.id: "",
         what_if.run.id: "what-if",
     }
+    # The view of the what-if itself says it as well, and so does its saved form.
+    assert [source_of(run).header()["badge"] for run in (real, what_if.run)] == ["", "what-if"]
+    assert [read_saved(saved_run(run))[1]["header"]["badge"] for run in (real, what_if.run)] == ["", "what-if"]
 
 
 def test_it_is_not_over_while_one_who_asked_may_ask_again():

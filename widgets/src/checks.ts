@@ -86,6 +86,7 @@ export const checkWay = objectOf({
 export const checkHeader = objectOf({
   execution_id: text,
   workflow: text,
+  badge: text,
   status: text,
   live: boolean,
   error: text,
@@ -113,7 +114,7 @@ export const checkHeader = objectOf({
   workspaces: count,
   waits: text,
   dashboards: texts,
-}, {"waits": "", "workspaces": 0, "tool_calls": 0, "spenders": [], "failed": 0, "ways": [], "dashboards": [], "doing": "stopped", "since_us": null, "worked_us": 0, "waited_us": 0, "paused_us": 0, "stretches": [], "progress": []});
+}, {"badge": "", "waits": "", "workspaces": 0, "tool_calls": 0, "spenders": [], "failed": 0, "ways": [], "dashboards": [], "doing": "stopped", "since_us": null, "worked_us": 0, "waited_us": 0, "paused_us": 0, "stretches": [], "progress": []});
 
 export const checkArgumentView = objectOf({
   name: text,

@@ -900,6 +900,8 @@ export interface Spender {
 export interface Header {
   execution_id: string;
   workflow: string;
+  /** ``what-if``, ``trial`` or ``fork`` for such an execution; empty for other executions. */
+  badge: string;
   status: string;
   /** True if a process drives the execution. */
   live: boolean;

@@ -82,6 +82,7 @@ export const HEADER: Header = {
   commands: ["pause", "cancel"],
   failed: 0,
   ways: [],
+  badge: "",
   waits: "",
   workspaces: 0,
   dashboards: [],

@@ -22,6 +22,11 @@ const DURABILITY = {
   relaxed: ["relaxed", "Events survive a crash of this process; a power failure may take the latest."],
   memory: ["memory only", "Events are kept in memory and end with this process."],
 } as const;
+const BADGES: Record<string, string> = {
+  "what-if": "Examines another run with a change. Totals do not count it.",
+  trial: "Runs one step of another run again. Totals do not count it.",
+  fork: "Continues another run from one of its events.",
+};
 const TICK = 500; // milliseconds between two updates of the numbers
 const MIN_TICK = 200; // milliseconds; nobody can read numbers that change faster
 
@@ -31,6 +36,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   const status = h("span", { class: "db-status" });
   const toQuestions = (): void => { root.querySelector(".divebook-prompt .card")?.scrollIntoView({ block: "center" }); };
   const questionButton = button("", toQuestions, { class: "quiet small db-asks", hidden: true });
+  const badge = h("span", { class: "db-trial", hidden: true });
   const when = h("span", { class: "db-when" });
   const durability = h("span", { class: "db-badge", tabindex: 0 });
   const dashboards = h("span", { class: "db-dashboards", hidden: true });
@@ -80,6 +86,9 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
     hasFailed ||= header.status === "failed";
     setText(name, header.workflow);
     name.title = header.execution_id;
+    setText(badge, header.badge);
+    badge.title = BADGES[header.badge] ?? "";
+    badge.hidden = header.badge === "";
     setText(when, header.started_us === null ? "" : `began ${moment(header.started_us)}`);
     const [word, meaning] = DURABILITY[header.durability];
     setText(durability, word);
@@ -126,7 +135,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   });
   showNotice("");
   const end = h("div", { class: "db-actions", role: "group", "aria-label": "Run" }, actionBar.element, copy, keys.button);
-  const line = h("div", { class: "db-top" }, name, status, questionButton, when, durability, dashboards, end);
+  const line = h("div", { class: "db-top" }, name, badge, status, questionButton, when, durability, dashboards, end);
   const bars = [progressBars.element, spread.element, consumption.element];
   const element = h("div", { class: "db-header" }, line, actionBar.question, keys.element, ...bars, error, notice, waitNotice);
   const destroy = (): void => {

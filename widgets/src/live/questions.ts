@@ -19,7 +19,9 @@ export function questions(model: Model, connection: Connection): View & { prompt
   /** Show the questions, without the pending ones of an ended run: a resumed run raises them again. */
   const update = (): void => {
     const isVisible = ({ status }: { status: string }): boolean => status !== "pending" || !model.isOver;
-    prompt.update([...model.questions.values()].filter(isVisible));
+    const badge = model.header?.badge ?? "";
+    const trialOf = badge === "fork" ? "" : badge; // a fork is a run like any other
+    prompt.update([...model.questions.values()].filter(isVisible).map((question) => ({ ...question, trialOf })));
   };
   const stop = model.on((change) => {
     if (change === "questions" || change === "header") update();

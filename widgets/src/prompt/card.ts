@@ -134,7 +134,7 @@ export class Card {
     for (const name of ["input", "change"]) form.addEventListener(name, () => { this.#onEdit(); });
     const context = contextOf(question);
     const message = question.message === "" ? [] : [paragraph("message", question.message)];
-    this.#body.append(h("div", { class: "ask" }, ...askerOf(question), paragraph("question", question.question), ...message), context ?? "", form);
+    this.#body.append(h("div", { class: "ask" }, ...askerOf(question), ...trialNote(question), paragraph("question", question.question), ...message), context ?? "", form);
     this.#body.classList.toggle("beside", context !== null);
     this.showStatus();
   }
@@ -289,6 +289,11 @@ function askerOf({ asker, path }: Question): HTMLElement[] {
   const element = paragraph("asker", [asker[0], branchOf(path)].filter((part) => part !== "").join(" · "));
   element.title = oneLine(asker[1], 80);
   return [element];
+}
+
+/** Return the line that says that the question of a what-if or trial is not one of a real run. */
+function trialNote({ trialOf = "" }: Question): HTMLElement[] {
+  return trialOf === "" ? [] : [paragraph("trial", `A ${trialOf} asks this, not a real run. The answer changes only the ${trialOf}.`)];
 }
 
 /** Return the kind of a question in words. */

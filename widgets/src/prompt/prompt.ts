@@ -6,9 +6,8 @@ import { button } from "../shared/element";
 import { plural } from "../shared/format";
 import { byAge } from "../shared/order";
 import { oneLine } from "../shared/text";
-import { Card, shortLabel, originText } from "./card";
+import { Card, kindOf, shortLabel, originText } from "./card";
 import { questionOutcomeSign, questionOutcomeText } from "./outcome";
-import { KINDS } from "./kinds";
 import type { PromptHost, Question } from "./types";
 
 const MAX_OPEN_CARDS = 3; // up to this number, new cards are open from the start
@@ -213,7 +212,7 @@ function closedLine(question: Question): HTMLElement {
     "li",
     {},
     h("span", { class: "sign", "aria-hidden": "true" }, questionOutcomeSign(question)),
-    h("span", { class: "kind" }, KINDS[question.kind].word),
+    h("span", { class: "kind" }, kindOf(question)),
     h("span", { class: "what", title: origin }, text),
     h("span", { class: "answer" }, questionOutcomeText(question)),
   );

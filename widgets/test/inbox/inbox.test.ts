@@ -39,6 +39,9 @@ const cards = (): HTMLElement[] => [...wire.page.querySelectorAll<HTMLElement>("
 test("a card says that only a what-if asks", () => {
   begin([{ ...asked("a", "audit"), trial_of: "what-if" }]);
   expect(cards()[0]?.getAttribute("aria-label")).toMatch(/ in a what-if: audit\?$/);
+  expect(cards()[0]?.querySelector(".trial")?.textContent).toBe("A what-if asks this, not a real run. The answer changes only the what-if.");
+  change([{ ...asked("a", "audit", { status: "resolved" }), trial_of: "what-if" }]);
+  expect(wire.page.querySelector(".closed .kind")?.textContent).toMatch(/ in a what-if$/);
 });
 
 test("each question is a card that names its workflow and execution", () => {

@@ -150,6 +150,12 @@ test("a run that had ended before its kernel stopped offers nothing", () => {
   expect([shown(".db-status"), shown(".db-notice > span")]).toEqual(["✓ completed", "The kernel stopped. The run had ended before."]);
 });
 
+test("the view of a what-if says so beside its name and on its questions", () => {
+  begin({ header: { ...HEADER, badge: "what-if", status: "waiting" }, questions: [question()] });
+  expect(find(".db-trial").textContent).toBe("what-if");
+  expect(find("article.card").getAttribute("aria-label")).toContain(" in a what-if: ");
+});
+
 test("a run that has ended asks nothing until it is resumed", () => {
   begin({ questions: [question({ interrupt_id: "ask_7", kind: "confirmation" })] });
   const asks = (): unknown[] => [document.querySelectorAll("article.card").length, find(".db-asks").hidden];
