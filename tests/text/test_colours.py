@@ -49,6 +49,8 @@ def test_texts_can_be_read_on_what_they_stand_on(theme):
     grounds = [mixed(share, colours["shade"], paper) for paper, share in product(PAPERS[theme], (0, RAISED, HOVER))]
     texts = list(product(("ink", "soft", "accent", *CARDS), grounds))
     texts += [(name, colours[f"{card}-wash"]) for card in CARDS for name in ("ink", "soft", "accent", card)]
+    code = [name for name in colours if name.startswith("code-")]
+    texts += product(code, [*grounds, colours["added-wash"], colours["removed-wash"]])
     texts += [(name, colours[name.removesuffix("-text")]) for name in colours if name.endswith("-text")]
     low = {(name, on): ratio for name, on in texts if (ratio := contrast(colours[name], on)) < 4.5}
     edges = product(("edge", "focus"), PAPERS[theme])

@@ -1,10 +1,12 @@
 // Bundle of the files that a run has changed in its workspaces: a line for each file, which unfolds into its
 // difference.
 
-import type { Files, WorkspaceView } from "../protocol";
+import type { Files, FileView, WorkspaceView } from "../protocol";
 import { copyButton } from "../shared/copy";
 import { FileSelections, type FileSelection } from "./selection";
+import { FileTree } from "./tree";
 import { h, setText, type View } from "../shared/dom";
+import { button } from "../shared/element";
 import { fileList } from "../shared/filediff";
 import { plural } from "../shared/format";
 import type { Host, Part } from "../shared/lazypart";
@@ -84,7 +86,7 @@ export function files(model: Model, host: Host): View {
     const sections = workspaces.map((item) => {
       const isSelectable = since === 0 && item.folder !== "" && item.files.length > 0 && host.takeOver !== undefined;
       const selection = isSelectable ? selections.of(item, at) : undefined;
-      return h("div", {}, workspace(item, selection), selection?.element, chooser(item, [at, since], run, chooseEvents));
+      return h("div", {}, workspace(item, chooser(item, [at, since], run, chooseEvents), selection), selection?.element);
     });
     body.replaceChildren(...sections);
     if (!hadContent) return;
@@ -110,15 +112,31 @@ export function files(model: Model, host: Host): View {
   return { element, destroy };
 }
 
-/** Return the files of one workspace. `selection` adds a checkbox to each file. */
-function workspace({ name, kind, folder, total, added, removed, files, left_out: leftOut }: WorkspaceView, selection?: FileSelection): HTMLElement {
+/** Return the files of one workspace below the choice of events. `selection` adds a checkbox to each file. */
+function workspace({ name, kind, folder, total, added, removed, files, left_out: leftOut }: WorkspaceView, choice: HTMLElement | false, selection?: FileSelection): HTMLElement {
   const origin = folder === "" ? "" : `, a copy of ${folder}`;
   const lines = h("span", { class: "lines" }, h("b", {}, `+${added.toLocaleString("en")}`), " ", h("i", {}, `−${removed.toLocaleString("en")}`));
   const head = h("p", { class: "head" }, h("strong", {}, name), h("span", { class: "soft" }, `${kind}${origin}`), lines);
   const more = total > files.length && h("p", { class: "soft" }, `and ${plural(total - files.length, "file")} more: %dive files lists all`);
   const omitted = leftOut.flatMap(({ path, reason }, place) => [place > 0 ? ", " : "", h("code", {}, path), ` (${reason})`]);
   const missing = leftOut.length > 0 && h("p", { class: "soft" }, "Not kept: ", ...omitted);
-  return h("section", { class: "db-files" }, head, fileList(files, selection && ((file) => selection.checkbox(file))), more, missing);
+  const list = fileList(files, selection && ((file) => selection.checkbox(file)));
+  const body = files.length > 1 ? h("div", { class: "lay" }, treeOf(files, list, selection), list) : list;
+  return h("section", { class: "db-files" }, head, choice, body, more, missing);
+}
+
+/** Return the tree of the files of a workspace, which leads to the lines of the files in a list. */
+function treeOf(files: readonly FileView[], list: HTMLElement, selection: FileSelection | undefined): HTMLElement {
+  const open = (path: string): void => {
+    const line = [...list.querySelectorAll("details")].find((one) => one.querySelector("summary code")?.textContent === path);
+    if (line === undefined) return;
+    line.open = true;
+    line.scrollIntoView({ block: "nearest" });
+  };
+  if (selection === undefined) return new FileTree(files, { open }).element;
+  const tree = new FileTree(files, { open, isApproved: (file) => selection.isSelected(file), approve: (file, isApproved) => { selection.select(file, isApproved); } });
+  selection.onChange = () => { tree.update(); };
+  return tree.element;
 }
 
 /**
@@ -139,7 +157,14 @@ function chooser({ name, points }: WorkspaceView, [at, since]: [number, number],
   };
   const atSelect = choice("now", points, at);
   const sinceSelect = choice("the beginning", points.slice(0, -1), since);
-  const labels = [h("label", { class: "soft" }, "Files as they were at ", atSelect), h("label", { class: "soft" }, "compared with ", sinceSelect)];
+  const stepButton = (sign: string, name: string, by: 1 | -1): HTMLElement => {
+    // The newest event is first, below the choice "now".
+    const place = atSelect.selectedIndex - by;
+    const go = (): void => { chooseEvents(Number(atSelect.options[place]?.value ?? 0), Number(sinceSelect.value)); };
+    return button(sign, go, { class: "db-button small", "aria-label": name, title: name, disabled: place < 0 || place >= atSelect.options.length });
+  };
+  const steps = [stepButton("‹", "Change before", -1), stepButton("›", "Next change", 1)];
+  const labels = [h("label", { class: "soft" }, "Files as they were at ", atSelect), ...steps, h("label", { class: "soft" }, "compared with ", sinceSelect)];
   if (at === 0) return h("p", { class: "at" }, ...labels);
   const restoreLine = `%dive restore ${run} --to FOLDER --at ${at} --workspace ${name}`;
   const restoreTitle = "Puts them into a folder: copies the line to run";

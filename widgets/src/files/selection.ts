@@ -33,16 +33,20 @@ export class FileSelections {
 export class FileSelection {
   readonly element: HTMLElement;
   readonly #button: HTMLButtonElement;
+  readonly #counts = h("span", { class: "soft" });
   readonly #result = h("span", { class: "soft", role: "status" });
   readonly #deselected = new Set<string>(); // unprotected files that are not selected
   readonly #selectedProtected = new Set<string>(); // protected files that are selected
+  readonly #boxes = new Map<string, HTMLInputElement>();
+  /** Called after each change of the selection. */
+  onChange: () => void = () => undefined;
   #workspace: WorkspaceView | null = null;
   #at = 0;
   #isAsking = false;
 
   constructor(private readonly model: Model, private readonly host: TakeOverHost) {
     this.#button = button("", () => { void this.#takeOver(); }, { class: "db-button" });
-    this.element = h("p", { class: "at" }, this.#button, this.#result);
+    this.element = h("p", { class: "at act" }, this.#button, this.#counts, this.#result);
   }
 
   /** Set the files to select from, and their event. */
@@ -55,34 +59,40 @@ export class FileSelection {
 
   /** Return the checkbox of a file. */
   checkbox(file: FileView): HTMLElement {
-    const { path } = file;
-    const change = (): void => {
-      // The sets hold the files whose state differs from the default.
-      const exceptions = file.protected ? this.#selectedProtected : this.#deselected;
-      const isException = file.protected ? box.checked : !box.checked;
-      if (isException) exceptions.add(path);
-      else exceptions.delete(path);
-      this.refresh();
-    };
-    const box = h("input", { type: "checkbox", checked: this.#isSelected(file), "aria-label": `Take over ${path}`, onchange: change });
+    const box = h("input", { type: "checkbox", checked: this.isSelected(file), "aria-label": `Take over ${file.path}`, onchange: () => { this.select(file, box.checked); } });
+    this.#boxes.set(file.path, box);
     if (file.protected) box.title = "A hidden file, or one of a version control system: taken over only if you select it";
     return box;
   }
 
-  #isSelected(file: FileView): boolean {
+  /** Select a file, or leave it out. */
+  select(file: FileView, isSelected: boolean): void {
+    // The sets hold the files whose state differs from the default.
+    const exceptions = file.protected ? this.#selectedProtected : this.#deselected;
+    if (isSelected === file.protected) exceptions.add(file.path);
+    else exceptions.delete(file.path);
+    const box = this.#boxes.get(file.path);
+    if (box !== undefined) box.checked = isSelected;
+    this.refresh();
+    this.onChange();
+  }
+
+  isSelected(file: FileView): boolean {
     return file.protected ? this.#selectedProtected.has(file.path) : !this.#deselected.has(file.path);
   }
 
   /** Update the text and state of the button. */
   refresh(): void {
     const count = this.#selectedFiles().length;
+    const leftOut = (this.#workspace?.files.length ?? 0) - count;
     setText(this.#button, `Take over ${plural(count, "file")}`);
+    setText(this.#counts, leftOut > 0 ? `${count} approved, ${leftOut} left out` : "");
     this.#button.title = `Writes them into ${this.#workspace?.folder ?? ""}, all or none; what has changed there meanwhile stays`;
     this.#button.disabled = count === 0 || this.#isAsking || this.model.connected === "detached";
   }
 
   #selectedFiles(): FileView[] {
-    return (this.#workspace?.files ?? []).filter((file) => this.#isSelected(file));
+    return (this.#workspace?.files ?? []).filter((file) => this.isSelected(file));
   }
 
   /** Take over the selected files, and show the result. */

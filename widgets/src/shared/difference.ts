@@ -2,6 +2,7 @@
 
 import { h } from "./dom";
 import { plural } from "./format";
+import { syntaxOf, type Token } from "./syntax";
 
 /** A line with its sign, and its line numbers in the old and the new file. `soft` lines describe the lines after them. */
 export interface DiffLine {
@@ -83,10 +84,41 @@ export function sideBySide(lines: readonly DiffLine[]): Pair[] {
   return pairs;
 }
 
-/** Show the first rows of a difference, and a button for more. */
-export function difference(text: string, isSplit: boolean): HTMLElement {
+/**
+ * Return the range of the changed words in each line that replaces another one, as start and end. A line that has less
+ * than a third in common with its partner is another line, and has no range.
+ */
+export function changedRanges(lines: readonly DiffLine[]): Map<DiffLine, [number, number]> {
+  const ranges = new Map<DiffLine, [number, number]>();
+  for (const [one, other] of sideBySide(lines)) {
+    if (one?.kind !== "went" || other?.kind !== "came") continue;
+    const before = one.text.slice(1).split(WORDS);
+    const after = other.text.slice(1).split(WORDS);
+    const shorter = Math.min(before.length, after.length);
+    let head = 0;
+    while (head < shorter && before[head] === after[head]) head += 1;
+    let tail = 0;
+    while (tail < shorter - head && before[before.length - 1 - tail] === after[after.length - 1 - tail]) tail += 1;
+    const length = (words: readonly string[]): number => words.join("").length;
+    const common = length(before.slice(0, head)) + length(before.slice(before.length - tail));
+    if (3 * common < Math.max(one.text.length, other.text.length)) continue;
+    for (const [line, words] of [[one, before], [other, after]] as const) {
+      const start = 1 + length(words.slice(0, head));
+      ranges.set(line, [start, start + length(words.slice(head, words.length - tail))]);
+    }
+  }
+  return ranges;
+}
+
+const WORDS = /(\W)/;
+
+/** Show the first rows of a difference, and a button for more. The path of the file decides about the syntax colours. */
+export function difference(text: string, isSplit: boolean, path = ""): HTMLElement {
   const lines = diffLines(text);
-  const rows = isSplit ? sideBySide(lines).map((pair) => (): HTMLElement => pairRow(pair)) : lines.map((line) => (): HTMLElement => row(line));
+  const ranges = changedRanges(lines);
+  const syntax = syntaxOf(path);
+  const code = (line: DiffLine): Child[] => codeOf(line, ranges.get(line), syntax);
+  const rows = isSplit ? sideBySide(lines).map((pair) => (): HTMLElement => pairRow(pair, code)) : lines.map((line) => (): HTMLElement => row(line, code));
   const body = h("pre", { class: isSplit ? "difference split" : "difference", tabindex: 0 });
   let shownRows = 0;
   const more = h("button", { type: "button", class: "db-more", onclick: () => { show(); } });
@@ -100,16 +132,36 @@ export function difference(text: string, isSplit: boolean): HTMLElement {
   return h("div", {}, body, more);
 }
 
-function row(line: DiffLine): HTMLElement {
-  return h("span", { class: line.kind }, lineNumber(line.before), lineNumber(line.after), `${line.text}\n`);
+type Child = HTMLElement | string;
+
+/** Return a line with its sign: tokens in their colours, and the changed words marked. */
+function codeOf(line: DiffLine, range: [number, number] | undefined, syntax: ((text: string) => Token[]) | undefined): Child[] {
+  if (line.kind === "soft" || (range === undefined && syntax === undefined)) return [`${line.text}\n`];
+  const tokens: Token[] = [{ kind: "", text: line.text.slice(0, 1) }, ...(syntax?.(line.text.slice(1)) ?? [{ kind: "" as const, text: line.text.slice(1) }])];
+  const parts: Child[] = [];
+  const [start, end] = range ?? [0, 0];
+  let place = 0;
+  for (const { kind, text } of tokens) {
+    // A token is cut where the changed words begin and end.
+    for (const [from, to, isChanged] of [[0, start, false], [start, end, true], [end, Infinity, false]] as const) {
+      const piece = text.slice(Math.max(0, from - place), Math.max(0, to - place));
+      if (piece === "") continue;
+      const names = [kind === "" ? "" : `s-${kind}`, isChanged ? "words" : ""].filter(Boolean).join(" ");
+      parts.push(names === "" ? piece : h("span", { class: names }, piece));
+    }
+    place += text.length;
+  }
+  return [...parts, "\n"];
 }
 
-function pairRow([removed, added]: Pair): HTMLElement {
+function row(line: DiffLine, code: (line: DiffLine) => Child[]): HTMLElement {
+  return h("span", { class: line.kind }, lineNumber(line.before), lineNumber(line.after), ...code(line));
+}
+
+function pairRow([removed, added]: Pair, code: (line: DiffLine) => Child[]): HTMLElement {
   if (removed?.kind === "soft") return h("span", { class: "pair soft" }, `${removed.text}\n`);
-  const half = (line: DiffLine | null, number: number | null): HTMLElement => {
-    const code = h("span", { class: "code" }, `${line?.text ?? ""}\n`);
-    return h("span", { class: line?.kind ?? "none" }, lineNumber(number), code);
-  };
+  const half = (line: DiffLine | null, number: number | null): HTMLElement =>
+    h("span", { class: line?.kind ?? "none" }, lineNumber(number), h("span", { class: "code" }, ...(line === null ? ["\n"] : code(line))));
   return h("span", { class: "pair" }, half(removed, removed?.before ?? null), half(added, added?.after ?? null));
 }
 

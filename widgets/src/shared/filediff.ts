@@ -3,6 +3,7 @@
 import { CHANGE_SIGNS } from "../constants";
 import { difference } from "./difference";
 import { h } from "./dom";
+import { button, setAttribute } from "./element";
 
 /** Difference of one file, from `FileDiff.to_dict` of the kernel. `diff` is null if it would be too long. */
 export interface FileDiff {
@@ -31,18 +32,21 @@ let isSplit = false; // the last choice on this page
  */
 export function fileList<F extends FileDiff>(files: readonly F[], createBefore?: (file: F) => HTMLElement): HTMLElement {
   const fileLines = files.map((file) => new FileLine(file, files.length <= MOST_OPEN));
-  const choose = (): void => {
-    isSplit = !isSplit;
-    choice.setAttribute("aria-pressed", String(isSplit));
-    for (const line of fileLines) line.draw();
-  };
-  const choice = h("button", { type: "button", class: "db-button", "aria-pressed": String(isSplit), onclick: choose }, "Side by side");
+  const layouts = ([["Unified", false], ["Split", true]] as const).map(([name, split]) => {
+    const choose = (): void => {
+      isSplit = split;
+      for (const [other, hasTwo] of layouts) setAttribute(other, "aria-pressed", String(hasTwo === split));
+      for (const line of fileLines) line.draw();
+    };
+    return [button(name, choose, { class: "small", "aria-pressed": String(split === isSplit) }), split] as const;
+  });
+  const choice = h("div", { class: "seg", role: "group", "aria-label": "Layout of the differences" }, ...layouts.map(([element]) => element));
   const hasDifferences = files.some(({ diff, added }) => diff !== null && added !== null);
   const rows = fileLines.map(({ element }, index) => {
     const file = files[index];
     return createBefore === undefined || file === undefined ? element : h("div", { class: "beside" }, createBefore(file), element);
   });
-  return h("div", { class: "db-files" }, ...rows, hasDifferences && h("p", { class: "columns" }, choice));
+  return h("div", { class: "db-files" }, hasDifferences && h("div", { class: "columns" }, choice), ...rows);
 }
 
 /** Line of one file, which unfolds to its difference. */
@@ -68,6 +72,6 @@ class FileLine {
     if (!this.element.open) return;
     const { diff } = this.file;
     const tooLong = h("p", { class: "soft" }, "Too long to be shown here: %dive diff shows it.");
-    this.element.append(diff === null ? tooLong : difference(diff, isSplit));
+    this.element.append(diff === null ? tooLong : difference(diff, isSplit, this.file.path));
   }
 }

@@ -71,7 +71,8 @@ test("files are shown as they were at an event, with the lines that put them int
   expect(element.hidden).toBe(false);
   expect(element.querySelectorAll("summary code").length).toBe(0);
   expect(select().value).toBe("12");
-  expect([...element.querySelectorAll(".at button")].map((one) => one.textContent)).toEqual(["Copy %dive restore", "Copy %dive fork"]);
+  expect([...element.querySelectorAll(".at button")].map((one) => one.textContent)).toEqual(["‹", "›", "Copy %dive restore", "Copy %dive fork"]);
+  expect([...element.querySelectorAll<HTMLButtonElement>(".at button")].map((one) => one.disabled)).toEqual([true, false, false, false]);
   vi.advanceTimersByTime(60_000);
   model.notify("header");
   expect(standing).toEqual([[0, 0], [12, 0]]);
@@ -177,4 +178,49 @@ test("nothing is taken over where there is no folder to take it to, or nobody to
   const { element } = begin();
   told(1, [workspace([file("calc.py")], { folder: "" })]);
   expect(element.textContent).not.toContain("Take over");
+});
+
+test("a tree groups several files by folder, and keys approve, leave out and open them", () => {
+  const { element } = begin();
+  told(1, [workspace([file("src/app/a.py"), file("src/app/b.py"), file("tests/t.py"), file("new.md", { kind: "added" })])]);
+  const items = (): HTMLElement[] => [...element.querySelectorAll<HTMLElement>("[role=treeitem]")];
+  const names = (): (string | null)[] => items().map((one) => one.getAttribute("aria-label"));
+  expect(names()).toEqual([
+    "folder src/app", "src/app/a.py, changed, approved", "src/app/b.py, changed, approved", "folder tests", "tests/t.py, changed, approved", "new.md, new, approved",
+  ]);
+  const press = (key: string): void => { document.activeElement?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true })); };
+  items()[0]?.focus();
+  press("j");
+  expect([document.activeElement, items().filter((one) => one.tabIndex === 0)]).toEqual([items()[1], [items()[1]]]);
+  press("x");
+  expect(names()[1]).toBe("src/app/a.py, changed, left out");
+  expect(element.querySelector<HTMLInputElement>('[aria-label="Take over src/app/a.py"]')?.checked).toBe(false);
+  expect(element.querySelector(".act")?.textContent).toBe("Take over 3 files3 approved, 1 left out");
+  press("j");
+  press("Enter");
+  expect([...element.querySelectorAll<HTMLDetailsElement>("details")].map((one) => one.open)).toEqual([false, true, false, false]);
+  press("k");
+  press("a");
+  expect(names()[1]).toBe("src/app/a.py, changed, approved");
+});
+
+test("changed words and the syntax of a known language are marked, in one column and side by side", () => {
+  const diff = "@@ -1,2 +1,2 @@\n def offset(text):\n-    if text.endswith(\"Z\"):  # zone\n+    if text.endswith((\"Z\", \"z\")):  # zone\n";
+  const { element } = begin();
+  told(1, [workspace([file("times.py", { diff })])]);
+  const texts = (selector: string): string[] => [...element.querySelectorAll(selector)].map((one) => one.textContent);
+  const check = (): void => {
+    expect(texts(".went .words").join("")).toBe("\"Z\"");
+    expect(texts(".came .words").join("")).toBe("(\"Z\", \"z\")");
+    expect(texts(".s-keyword")).toEqual(expect.arrayContaining(["def", "if"]));
+    expect(texts(".came .s-comment")).toEqual(["# zone"]);
+  };
+  check();
+  const button = (name: string): HTMLButtonElement => [...element.querySelectorAll("button")].find((one) => one.textContent === name) ?? expect.fail(name);
+  button("Split").click();
+  expect(element.querySelector(".split")).not.toBeNull();
+  check();
+  button("Unified").click();
+  expect(element.querySelector(".split")).toBeNull();
+  expect(texts(".came")).toEqual(["+    if text.endswith((\"Z\", \"z\")):  # zone\n"]);
 });

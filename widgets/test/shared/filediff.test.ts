@@ -31,7 +31,7 @@ test("each file is a line with what happened to it, and unfolds to its differenc
 
 test("what went stands beside what came in its place, as somebody chooses for all files", () => {
   const element = shown(file(), file({ path: "b.py" }));
-  const choice = element.querySelector<HTMLButtonElement>(".columns button");
+  const choice = element.querySelector<HTMLButtonElement>(".columns button:last-child");
   const [first, second] = element.querySelectorAll("details");
   if (second !== undefined) second.open = false;
   second?.dispatchEvent(new Event("toggle"));
