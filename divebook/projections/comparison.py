@@ -307,8 +307,8 @@ def _summary(pair: Pair, table: Differences | None) -> Card:
 def _outcome(pair: Pair, table: Differences | None) -> str:
     """Return the sentence that answers what the second run changed.
 
-    The results of items come first, as the answer of most comparisons. Runs without items have their outputs there, and
-    runs without both the number of differences. Costs and blocked calls follow.
+    The results of items come first, as the answer of most comparisons. Runs without changed results have their outputs
+    there, and runs without both the number of differences. Costs and blocked calls follow.
     """
     if table is None:
         return "Both runs are the same"
@@ -323,7 +323,7 @@ def _outcome(pair: Pair, table: Differences | None) -> str:
         verdicts = Counter(pair.verdicts.values())
         sentence.append(f"{verdicts['better']:,} better, {verdicts['worse']:,} worse")
     outputs = [row for row in pair.rows if row.present.kind == "output"]
-    if outputs and not results:
+    if outputs and not any(counts.changed for _, counts in results):
         changed = [one_line(row.present.name, 40) for row in outputs if row.difference != "same"]
         names = f" ({', '.join(changed[:MOST_STEPS])})" if changed else ""
         sentence.append(f"{len(changed):,} of {plural(len(outputs), 'output')} changed{names}")
