@@ -1,5 +1,6 @@
 """An agent's turn in a browser: it grows, its approval is answered in the chat, and it is saved as it was."""
 
+from tests.browser import looks as looking
 from tests.browser.test_saved import reopened
 
 AGENTS = """\
@@ -40,6 +41,37 @@ environment.add_agent(divebook.Agent(
 """
 ASK = "r = %dive ask researcher 'How do owls hunt?'"
 
+# Records where the button stands in the page at each frame, and where it is in the window.
+WATCH = """
+window.watched = new Set();
+(function look() {
+  const button = [...document.querySelectorAll("article.card .actions button")].find((one) => one.textContent.includes("Approve"));
+  const scroller = button?.closest(".jp-WindowedPanel-outer");
+  if (scroller) watched.add(Math.round(button.getBoundingClientRect().top + scroller.scrollTop));
+  requestAnimationFrame(look);
+})()
+"""
+PUSH = """
+(card) => {
+  const before = document.createElement("div");
+  before.style.height = "180px";
+  card.closest(".exchange").before(before);
+  return looks.drawn();
+}
+"""
+
+
+def keeps_its_place(notebook, card):
+    """Check that a card was shown at one place only, that its buttons are in the window, and that they stay there."""
+    page, approve = notebook.page, card.get_by_role("button", name="Approve", exact=True)
+    approve.wait_for()
+    assert page.evaluate("watched.size") == 1
+    card.evaluate("(card) => { card.scrollIntoView({ block: 'center' }); return looks.drawn(); }")
+    box = approve.bounding_box()
+    assert 0 < box["y"] < page.viewport_size["height"] - box["height"]
+    card.evaluate(PUSH)  # something appears above it
+    assert abs(approve.bounding_box()["y"] - box["y"]) <= 1
+
 
 def see_turn(notebook):
     """Let the turn go on to its approval; return the chat."""
@@ -57,7 +89,11 @@ def test_a_turn_is_watched_and_its_approval_is_answered_in_the_chat(lab, looks):
     chat.get_by_text("How do owls hunt?", exact=True).wait_for()
     chat.locator(".said.live").wait_for()  # what the model writes, as it comes
     notebook.shot("turn-writing", notebook.output(2).locator(".db-root"))
+    notebook.page.set_viewport_size({"width": 1050, "height": 600})
+    notebook.page.evaluate(looking.HELPERS)
+    notebook.page.evaluate(WATCH)
     view = see_turn(notebook)
+    keeps_its_place(notebook, chat.locator(".card-place article.card"))
     chat.locator(".call", has_text="search").locator("summary").click()
     chat.locator(".call .in").get_by_text("owls hunt by night").wait_for()
     chat.locator(".team").get_by_role("button", name="Open", exact=True).click()

@@ -3,6 +3,7 @@
 import type { RenderProps } from "@anywidget/types";
 import { blockedReason, drafts } from "../prompt/host";
 import { Prompt } from "../prompt/prompt";
+import { keepCardsInPlace } from "../prompt/steady";
 import { isHosted } from "../shared/channel";
 import { h, setText } from "../shared/dom";
 import { containKeys } from "../shared/keys";
@@ -28,6 +29,7 @@ function render({ model: wire, el }: RenderProps): () => void {
   containKeys(root);
   el.append(root);
   const stopThemeUpdates = onThemeChange(root);
+  const stopAnchor = keepCardsInPlace(root);
 
   function show(): void {
     prompt.update([...state.questions.values()]);
@@ -41,6 +43,7 @@ function render({ model: wire, el }: RenderProps): () => void {
   show();
   return () => {
     stopThemeUpdates();
+    stopAnchor();
     channel.close();
     prompt.destroy();
     root.remove();

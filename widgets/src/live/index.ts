@@ -9,6 +9,7 @@ import { containKeys } from "../shared/keys";
 import { Model } from "../shared/model";
 import { type Host, lazyPart, moduleOf } from "../shared/lazypart";
 import { onThemeChange } from "../shared/theme";
+import { keepCardsInPlace } from "../prompt/steady";
 import { header } from "../head/header";
 import { rowsOf } from "../head/progress";
 import { questions } from "./questions";
@@ -26,6 +27,7 @@ function render({ model: wire, el }: RenderProps<State>): () => void {
   containKeys(root);
   el.append(root);
   const stopTheme = onThemeChange(root);
+  const stopAnchor = keepCardsInPlace(root);
   const modules = new Map<BundleName, unknown>();
   const first = new Model();
   const connection = new Connection(wire, first, () => isHosted(el), (welcome) => {
@@ -85,6 +87,7 @@ function render({ model: wire, el }: RenderProps<State>): () => void {
     connection.close();
     close();
     stopTheme();
+    stopAnchor();
     root.remove();
   };
 }

@@ -2,9 +2,16 @@
 
 import { blockedReason, drafts } from "../prompt/host";
 import { Prompt } from "../prompt/prompt";
+import type { Question } from "../prompt/types";
 import type { Connection } from "../shared/connection";
 import type { View } from "../shared/dom";
 import type { Model } from "../shared/model";
+
+/** Return whether a question is about a call of an agent, so that the chat shows its card beside the call. */
+function isAboutCall({ data }: Question): boolean {
+  const call = data["parameters"];
+  return typeof data["agent"] === "string" || (typeof call === "object" && call !== null && "tool" in call);
+}
 
 /** Show the questions of a model and send the answers. */
 export function questions(model: Model, connection: Connection): View & { prompt: Prompt } {
@@ -14,6 +21,7 @@ export function questions(model: Model, connection: Connection): View & { prompt
     blockedReason: blockedReason(model),
     now: () => model.wallClock(),
     drafts,
+    awaitsPlace: (question) => (model.view === "chat" || model.header === null) && isAboutCall(question),
     execution: () => model.header?.execution_id ?? "",
   });
   /** Show the questions, without the pending ones of an ended run: a resumed run raises them again. */

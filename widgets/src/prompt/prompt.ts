@@ -12,6 +12,7 @@ import type { PromptHost, Question } from "./types";
 
 const MAX_OPEN_CARDS = 3; // up to this number, new cards are open from the start
 const FILTER_ABOVE = 5; // with more open questions, a filter is shown
+const PLACE_TIMEOUT = 1_500; // milliseconds until the list shows a card that no other part of the page has placed
 
 /** View of questions. */
 export class Prompt implements View {
@@ -19,6 +20,11 @@ export class Prompt implements View {
   readonly #host: PromptHost;
   readonly #cards = new Map<string, Card>();
   readonly #questions = new Map<string, Question>();
+  /**
+   * Cards that another part of the page may still place, with the timer that shows them in the list instead. A card that
+   * a person can see is missing here: it keeps its place, because a click that is under way must not hit something else.
+   */
+  readonly #movable = new Map<Card, ReturnType<typeof setTimeout> | undefined>();
   readonly #count = h("h2", { class: "count" });
   readonly #filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions", oninput: () => { this.#applyFilter(); } });
   readonly #links = h("div", { class: "row go", role: "group", "aria-label": "Go to" });
@@ -72,28 +78,37 @@ export class Prompt implements View {
   }
 
   /**
-   * Move the card of a question to another place on the page and open it.
-   * A card that a person is editing stays where it is: moving an element takes the focus away.
+   * Show the card of a question at another place on the page and open it. A card that the list shows stays there until
+   * `gather`, and so does a card that a person is editing: moving an element takes the focus away.
    */
   place(interruptId: string, place: HTMLElement): void {
     const card = this.#cards.get(interruptId);
-    const focused = document.activeElement;
-    const isEdited = card !== undefined && card.head !== focused && card.element.contains(focused);
-    if (card === undefined || place.contains(card.element) || isEdited) return;
+    if (card === undefined || !this.#movable.has(card) || place.contains(card.element)) return;
+    if (card.element.contains(document.activeElement)) return;
+    this.#settle(card);
     place.append(card.element);
     card.toggle(true);
-    if (card.head === focused) card.head.focus(); // moving the card has taken the focus away
     this.#refresh();
   }
 
-  /** Move all cards back into the list. */
+  /** Move all cards back into the list, because a person has left the part of the page that showed them. */
   gather(): void {
+    for (const card of this.#cards.values()) {
+      this.#settle(card);
+      this.#movable.set(card, undefined);
+    }
     this.#open.append(...[...this.#cards.values()].map(({ element }) => element));
     this.#refresh();
   }
 
+  /** Let a card stay where it is. */
+  #settle(card: Card): void {
+    clearTimeout(this.#movable.get(card));
+    this.#movable.delete(card);
+  }
+
   get #placedCards(): Card[] {
-    return [...this.#cards.values()].filter(({ element }) => element.parentElement !== this.#open);
+    return [...this.#cards.values()].filter(({ element }) => element.parentElement !== null && element.parentElement !== this.#open);
   }
 
   /** Show a link to each card that is placed elsewhere. The links are replaced only if the cards change, so that a link keeps the focus. */
@@ -114,13 +129,20 @@ export class Prompt implements View {
 
   destroy(): void {
     clearInterval(this.#timer);
+    for (const card of this.#movable.keys()) this.#settle(card);
     this.element.remove();
   }
 
   #add(question: Question): void {
     const card = new Card(question, this.#host, () => { this.#advance(card); });
     this.#cards.set(question.interrupt_id, card);
-    this.#open.append(card.element);
+    const show = (): void => {
+      this.#settle(card);
+      this.#open.append(card.element);
+      this.#refresh();
+    };
+    if (this.#host.awaitsPlace?.(question) === true) this.#movable.set(card, setTimeout(show, PLACE_TIMEOUT));
+    else this.#open.append(card.element);
   }
 
   /** Open new cards as long as there are few, and announce them to screen readers. */
@@ -143,6 +165,7 @@ export class Prompt implements View {
 
   #drop(id: string, card: Card): void {
     this.#advance(card);
+    this.#settle(card);
     this.#cards.delete(id);
     card.element.remove();
   }

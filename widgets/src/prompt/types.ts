@@ -26,6 +26,8 @@ export interface PromptHost {
   answer: (interruptId: string, response: unknown) => Promise<AnswerResult>;
   /** Return why no answer can be sent now and how to continue; empty if one can be sent. */
   blockedReason: (question: Question) => string;
+  /** Return whether another part of the page shows the card of a new question, which then calls `Prompt.place`. */
+  awaitsPlace?: (question: Question) => boolean;
   /** Return the execution that asks, if all questions belong to one. */
   execution?: () => string;
   /** Return the kernel's clock. */

@@ -3,6 +3,7 @@
 import { InboxState } from "../inbox/inbox";
 import { blockedReason, drafts } from "../prompt/host";
 import { Prompt } from "../prompt/prompt";
+import { keepCardsInPlace } from "../prompt/steady";
 import type { RunsPage, RunView } from "../protocol";
 import type { Wire } from "../shared/channel";
 import { copyButton } from "../shared/copy";
@@ -48,6 +49,7 @@ export class Browser implements View {
   readonly #noQuestions = h("p", { class: "nobody soft" }, "Nobody asks you anything. Questions of all runs come here.");
   readonly #inboxSection: HTMLElement;
   readonly #stopThemeUpdates: () => void;
+  readonly #stopAnchor: () => void;
   #page: RunsPage | undefined;
   #error = "";
 
@@ -81,6 +83,7 @@ export class Browser implements View {
     this.element.append(head, this.#notice, this.#filters.element, h("div", { class: "lay" }, list, this.#inboxSection));
     containKeys(this.element);
     this.#stopThemeUpdates = onThemeChange(this.element);
+    this.#stopAnchor = keepCardsInPlace(this.element);
     this.#inbox.onChange = () => { this.#showQuestions(); };
     this.#showQuestions();
   }
@@ -93,6 +96,7 @@ export class Browser implements View {
 
   destroy(): void {
     this.#stopThemeUpdates();
+    this.#stopAnchor();
     this.#channel.close();
     this.#prompt.destroy();
     this.#rows.destroy();

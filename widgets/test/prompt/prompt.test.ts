@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Prompt } from "../../src/prompt/prompt";
-import type { Draft, AnswerResult, Question } from "../../src/prompt/types";
+import type { Draft, AnswerResult, PromptHost, Question } from "../../src/prompt/types";
 import { buttonOf, heads, many, press, question, type } from "./questions";
 
 const NOW = 1_000_000_000;
@@ -10,12 +10,14 @@ let now: number;
 let away: string;
 const drafts = new Map<string, Draft>();
 
-function shownWith(...questions: Partial<Question>[]): Prompt {
+const shownWith = (...questions: Partial<Question>[]): Prompt => promptWith({}, ...questions);
+
+function promptWith(host: Partial<PromptHost>, ...questions: Partial<Question>[]): Prompt {
   const answer = (id: string, response: unknown): Promise<AnswerResult> => {
     sent.push([id, response]);
     return new Promise((resolve) => { settle = resolve; });
   };
-  const prompt = new Prompt({ answer, blockedReason: () => away, now: () => now, drafts });
+  const prompt = new Prompt({ answer, blockedReason: () => away, now: () => now, drafts, ...host });
   document.body.replaceChildren(prompt.element);
   prompt.update(questions.map((given, index) => question({ interrupt_id: `int_${index + 1}`, raised_us: index, ...given })));
   return prompt;
@@ -224,7 +226,7 @@ test("what was begun survives the view", () => {
 });
 
 test("each card that stands elsewhere has a way to it", () => {
-  const prompt = shownWith({ kind: "confirmation", question: "Run save_note?", data: { agent: "fixer", parameters: { n: 38, m: 1 } } }, { question: "Which?" }, ...many(3));
+  const prompt = promptWith({ awaitsPlace: () => true }, { kind: "confirmation", question: "Run save_note?", data: { agent: "fixer", parameters: { n: 38, m: 1 } } }, { question: "Which?" }, ...many(3));
   const [places, ways] = [["int_1", "int_2", "int_3", "int_4", "int_5"].map((id) => ({ id, place: document.createElement("div") })), (): string[] => [...document.querySelectorAll(".go")].map((go) => go.textContent)];
   expect(ways()).toEqual([""]);
   for (const { id, place } of places.slice(0, 2)) {
@@ -241,19 +243,23 @@ test("each card that stands elsewhere has a way to it", () => {
   expect(ways()).toEqual([""]);
 });
 
-test("a card moves with whoever was brought to its head, and stays where somebody fills it in", () => {
-  const prompt = shownWith({ question: "Which?" }, { question: "Why?", interrupt_id: "int_2" });
+test("a card appears once, at its place or in the list, and does not move before a person leaves that part of the page", () => {
+  const prompt = promptWith({ awaitsPlace: ({ interrupt_id: id }) => id !== "int_3" }, {}, {}, {});
   const place = document.createElement("div");
   document.body.append(place);
-  const [first, second] = [...document.querySelectorAll<HTMLElement>("article.card")];
-  const head = first?.querySelector<HTMLElement>(".head");
-  head?.focus();
+  const shown = (where: ParentNode): (string | undefined)[] => [...where.querySelectorAll<HTMLElement>("article.card")].map((card) => card.dataset["question"]);
+  expect([shown(prompt.element), shown(place)]).toEqual([["int_3@"], []]);
   prompt.place("int_1", place);
-  expect([place.contains(first ?? null), document.activeElement === head]).toEqual([true, true]);
-  const input = second?.querySelector("textarea");
-  input?.focus();
+  prompt.place("int_3", place); // a person sees it in the list
+  expect([shown(prompt.element), shown(place)]).toEqual([["int_3@"], ["int_1@"]]);
+  vi.advanceTimersByTime(2000); // nothing has placed the second one
   prompt.place("int_2", place);
-  expect([place.contains(second ?? null), document.activeElement === input]).toEqual([false, true]);
+  expect([shown(prompt.element), shown(place)]).toEqual([["int_3@", "int_2@"], ["int_1@"]]);
+  prompt.gather();
+  expect(shown(prompt.element)).toHaveLength(3);
+  document.querySelector<HTMLElement>("[data-question='int_2@'] textarea")?.focus();
+  for (const id of ["int_1", "int_2", "int_3"]) prompt.place(id, place);
+  expect([shown(prompt.element), shown(place)]).toEqual([["int_2@"], ["int_1@", "int_3@"]]);
 });
 
 test("the time that is left counts down, and then nothing can be sent", () => {
