@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 from divebook.analysis.timeline import layout, svg, svg_data_uri
@@ -23,6 +24,7 @@ from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING, WAITI
 from divebook.events.codec import readable
 from divebook.events.event import to_datetime
 from divebook.events.recorded import Recorded
+from divebook.events.rich_output import image_uri
 from divebook.projections.failures import Failure, failures_of, kept_in, summary
 from divebook.projections.model_requests import (
     UNKNOWN,
@@ -73,6 +75,9 @@ MAX_CELL = 120
 """Maximum number of characters of a table cell."""
 MAX_VALUES = 20
 """Maximum number of variables, questions or answers in a report."""
+MAX_IMAGES = 3
+MAX_IMAGE = 300_000
+"""Maximum number of characters of an image in a report."""
 MAX_VALUE = 4000
 """Maximum number of characters of a value."""
 MAX_VALUE_BESIDE = 300
@@ -154,6 +159,8 @@ class RunReport(Shown):
     """The declared outputs; of a run without outputs its variables, and the results of its last steps."""
     variables: ShownValues | None = None
     """The variables of a run with outputs, apart from those that are outputs."""
+    images: tuple[Picture, ...] = ()
+    """Images among the outputs and variables, such as figures."""
     questions: tuple[tuple[str, Hint | None], ...] = ()
     """Open questions, each with the command that answers it."""
     files: tuple[ChangedFiles, ...] = ()
@@ -216,6 +223,7 @@ class RunReport(Shown):
         yield from (_values_section(values, limit) for values in self.values)
         if self.variables is not None:
             yield _values_section(self.variables, MAX_VALUE_BESIDE, is_open=False)
+        yield from self.images
 
     def _tables(self) -> Iterator[Block]:
         """Yield the tables of steps, and of the requests and calls of agents."""
@@ -357,6 +365,7 @@ def report_of(
         inputs=shown_values("input", execution.state.inputs, clean),
         values=results_of(execution.state.outputs, execution.state.variables, last_outputs(execution), clean),
         variables=_other_variables(execution, clean),
+        images=tuple(_images_of({**execution.state.variables, **execution.state.outputs})),
         questions=tuple((clean.text(question), hint) for question, hint in questions_of(execution)),
         answers=tuple((clean.text(question), clean.text(answer)) for question, answer in answers_of(execution, clean)),
         error=clean.text(_error_text(execution, damage or execution.internals.damage)),
@@ -452,6 +461,16 @@ def _other_variables(execution: Run, clean: Redactor) -> ShownValues | None:
         return None
     further = {name: value for name, value in sorted(state.variables.items()) if name not in state.outputs}
     return shown_values("other variable", further, clean)
+
+
+def _images_of(values: Mapping[str, Any]) -> Iterator[Picture]:
+    """Yield the first images among values, such as figures. Large ones are left out, because each output of a notebook
+    repeats them.
+    """
+    images = ((name, image_uri(value, MAX_IMAGE)) for name, value in values.items())
+    shown = [(name, uri) for name, uri in images if uri is not None]
+    for name, uri in shown[:MAX_IMAGES]:
+        yield Picture(partial(str, uri), one_line(name, 80))
 
 
 def last_outputs(execution: Run) -> dict[str, str]:

@@ -7,7 +7,7 @@ pages without a kernel. A run that a person opens from the list is shown in a se
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
@@ -26,7 +26,7 @@ from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.report.model import Items, Line, Paragraph, Report, Text
 from divebook.report.shown import Shown, bundle_of
-from divebook.runtime.run import Run
+from divebook.runtime.run import Run, compared
 from divebook.text.redaction import one_line
 from divebook.widgets.runs_and_questions import EVERYTHING, MOST_SHOWN, InboxFeed, RunsFeed, inbox_publisher_of
 from divebook.widgets.views import Handlers
@@ -227,20 +227,27 @@ class RunsOutput:
         self._environment = runs.environment
         # The saved form is made before the view, because both are part of the same first output.
         static = bundle_of(runs.report())
-        self._view = RunsView(runs.feed(), self.show_run)
+        self._view = RunsView(runs.feed(), self.show_runs)
         self._output = ViewOutput(self._view, static)
         # An empty output below the list, which later shows the opened execution.
         self._opened = display_bundle(NOTHING)
         # Saved at once: the page without a kernel needs the list, and no later event would save it.
         self._output.save(static)
 
-    def show_run(self, execution_id: str | None) -> None:
-        """Show an execution in the output below the list of runs; None removes the shown execution."""
+    def show_runs(self, execution_ids: Sequence[str]) -> None:
+        """Show an execution, or the comparison of several executions, in the output below the list of runs; an empty
+        sequence removes what is shown.
+        """
         # The person has closed the execution in the browser.
-        if execution_id is None:
+        if not execution_ids:
             self._opened.update(NOTHING, raw=True)
             return
-        run = self._environment.run_of(execution_id)
+        runs = [self._environment.run_of(execution_id) for execution_id in execution_ids]
+        if len(runs) > 1:
+            comparison = compared(self._environment, *runs)
+            self._opened.update(bundle_of(comparison.report()), raw=True)
+            return
+        run = runs[0]
         # The run replaces the content of the existing output below the list.
         ViewOutput(run.view(), run.internals.static_bundle(), self._opened)
 

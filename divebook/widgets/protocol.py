@@ -671,7 +671,7 @@ class RunsWish(TypedDict):
 
     type: Literal["wish"]
     id: str
-    command: Literal["open", "close", "resume", "cancel", "tag", "untag"]
+    command: Literal["open", "close", "compare", "resume", "cancel", "tag", "untag"]
     executions: list[str]
     tags: list[str]
 

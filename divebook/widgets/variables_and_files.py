@@ -20,6 +20,7 @@ from divebook.events.classes import Instance
 from divebook.events.codec import readable
 from divebook.events.event import Event
 from divebook.events.recorded import Container, Recorded
+from divebook.events.rich_output import HTML, image_uri, recorded_output
 from divebook.replay.files import MOST_LEFT_OUT
 from divebook.runtime.run import Run
 from divebook.stores.maintenance import file_content
@@ -43,6 +44,12 @@ MOST_PARTS = 20
 DEEPEST = 4
 """Maximum number of levels of nested values that are shown."""
 INPUT = "input"
+MOST_RICH = 1_000_000
+"""Maximum number of characters of an image or HTML that is shown."""
+MOST_SAVED_RICH = 300_000
+"""Maximum number of characters of images and HTML in a saved notebook."""
+IMAGE_TYPE = "an image"
+HTML_TYPE = "HTML output"
 
 
 class _Variable(NamedTuple):
@@ -124,6 +131,8 @@ class VariableReader:
         view = VariableView(name=name, source=source, type="", size="", text="", columns=[], rows=[], total=0)
         if not variable.is_set:
             return {**view, "text": "not set yet"}
+        if (output := recorded_output(variable.value)) is not None:
+            return {**view, **self._rich(variable, *output)}
         view["type"] = type_of(variable.value)
         view["size"] = size_of(variable.value)
         # A table of a library that is not installed here cannot be opened.
@@ -136,6 +145,18 @@ class VariableReader:
             columns, rows = self._table(variable.name, head)
             return {**view, "columns": columns, "rows": rows, "total": len_of(variable.value)}
         return {**view, "text": self._text(variable.name, variable.value)}
+
+    def _rich(self, variable: _Variable, media_type: str, content: bytes) -> dict[str, Any]:
+        """Return type, size and text of an image or HTML: the text is its data URI, or its source."""
+        size = f"{len(content):,} bytes"
+        uri = image_uri(variable.value, MOST_RICH)
+        # Views know images and HTML by these types, which no class can have as its name.
+        if uri is not None:
+            return {"type": IMAGE_TYPE, "size": size, "text": uri}
+        if media_type == HTML and len(content) <= MOST_RICH:
+            source = self._redactor.under(variable.name, content.decode("utf-8", "replace"))
+            return {"type": HTML_TYPE, "size": size, "text": str(source)}
+        return {"type": one_line(media_type, CELL), "size": size, "text": "too large for the view: get it from the run"}
 
     def _text(self, name: str, value: Any) -> str:
         # Shortened before redaction, since redaction walks through the whole value. `_short` keeps twice the shown
@@ -160,8 +181,14 @@ def shorter(views: Iterable[VariableView], characters: int) -> list[VariableView
     """
     short = []
     room = characters
+    # Images and HTML are shown whole or not at all, and have a room of their own.
+    rich_room = max(characters, MOST_SAVED_RICH) if characters else 0
     # A variable that does not fit still takes its room, so that all variables after it are left out too.
     for view in views:
+        if view["type"] in (IMAGE_TYPE, HTML_TYPE):
+            rich_room -= len(view["text"])
+            short.append(view if rich_room >= 0 else {**view, "text": ""})
+            continue
         room -= len(view["text"]) + sum(len(cell) for row in view["rows"] for cell in row)
         short.append(view if room >= 0 else {**view, "text": "", "columns": [], "rows": []})
     return short

@@ -11,7 +11,7 @@ import contextvars
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -253,6 +253,8 @@ REMEMBERED = 1000
 """Number of intents whose acknowledgement is remembered."""
 
 
+ShowRuns: TypeAlias = Callable[[Sequence[str]], None]
+"""Function that shows executions below the list: none, one, or several compared with each other."""
 Intent: TypeAlias = AnswerGiven | Steering | RunsWish | TakingOver
 
 
@@ -617,7 +619,7 @@ class RunsFollower(InboxFollower):
     def __init__(
         self,
         feed: RunsFeed,
-        show: Callable[[str | None], None] | None = None,
+        show: ShowRuns | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # A publisher for the list beside the shared one for the questions, because each widget has its own filters.
@@ -670,7 +672,7 @@ class RunsComm(RunsFollower, Comm):
 class RunCommands:
     """Executor of the commands that a person gives to executions in the list: open, resume, cancel, tag, ..."""
 
-    def __init__(self, feed: RunsFeed, show: Callable[[str | None], None] | None) -> None:
+    def __init__(self, feed: RunsFeed, show: ShowRuns | None) -> None:
         self._feed = feed
         self._show = show
 
@@ -685,8 +687,9 @@ class RunCommands:
         """
         command = wish["command"]
         names = wish["executions"]
-        if command in ("open", "close"):
-            self._open(names[0] if command == "open" and names else None)
+        if command in ("open", "close", "compare"):
+            count = {"open": 1, "close": 0}.get(command, len(names))
+            self._open(names[:count])
             return
         # Each execution is tried. One that refuses must not stop the others.
         errors = [self._tried(name, wish) for name in names]
@@ -697,12 +700,13 @@ class RunCommands:
             done = f"{len(names) - len(refused)} of {len(names)} done; " if len(names) > 1 else ""
             raise SetupError(f"{done}{'; '.join(refused)}")
 
-    def _open(self, execution_id: str | None) -> None:
+    def _open(self, names: Sequence[str]) -> None:
+        """Show nothing, one execution, or the comparison of several executions below the list."""
         if self._show is None:
             raise SetupError(f"nothing can be shown here; run {advised('show ID', 'divebook.show(ID)')} in a cell")
         # Shown first: if this fails, the list does not mark the execution as open.
-        self._show(execution_id)
-        self._feed.opened = execution_id
+        self._show(names)
+        self._feed.opened = names[0] if len(names) == 1 else None
         self._feed.refresh(())
 
     def _tried(self, execution_id: str, wish: RunsWish) -> str | None:

@@ -21,6 +21,12 @@ def test_the_side_panel_is_opened_from_the_palette_and_follows_the_notebook_in_f
         notebook.run_through(cell)
     view = panel.locator(".divebook-runs")
     row(view, "label-tickets").get_by_text("KeyError").wait_for()
+    notebook.command("divebook:inbox")
+    inbox = view.get_by_role("region", name="Inbox")
+    notebook.until("document.activeElement?.getAttribute('aria-label') === 'Inbox'")
+    box = inbox.bounding_box()
+    assert box["height"] > 100
+    assert box["y"] + box["height"] <= page.viewport_size["height"]
     notebook.shot("runs-panel")
     view.locator("article.card").get_by_role("button", name="Approve", exact=True).click()
     row(view, "publish").locator(".st.completed").wait_for()

@@ -28,7 +28,8 @@ HEAD = [
       "call": {"search": {"query": "owls"}}},
      {"call": {"assign_work": {"agent": "reader", "name": "ears", "description": "How do owls hear?",
                                "expected_output": "A sentence"}}}],
-    {"say": "The draft is not needed any more.", "call": {"remove": {"path": "draft.txt"}}},
+    {"say": "The **draft** is not needed any more.\\n\\n| Owl | Weight |\\n|--|--:|\\n| barn | 400 g |",
+     "call": {"remove": {"path": "draft.txt"}}},
     "Owls hunt by night, and hear with ears that are not level.",
 ]
 READER = [{"call": {"grep": {"pattern": "ears", "path": "owls.txt"}}}, "With ears that are not level."]
@@ -45,7 +46,8 @@ ASK = "r = %dive ask researcher 'How do owls hunt?'"
 WATCH = """
 window.watched = new Set();
 (function look() {
-  const button = [...document.querySelectorAll("article.card .actions button")].find((one) => one.textContent.includes("Approve"));
+  const buttons = [...document.querySelectorAll("article.card .actions button")];
+  const button = buttons.find((one) => one.textContent.includes("Approve"));
   const scroller = button?.closest(".jp-WindowedPanel-outer");
   if (scroller) watched.add(Math.round(button.getBoundingClientRect().top + scroller.scrollTop));
   requestAnimationFrame(look);
@@ -104,6 +106,9 @@ def test_a_turn_is_watched_and_its_approval_is_answered_in_the_chat(lab, looks):
     second.locator(".all").get_by_text("How do owls hunt?").wait_for()
     second.get_by_role("button", name="Changes since request 1").click()
     second.locator(".diff.added").get_by_text("With ears that are not level.").wait_for()
+    said = second.locator(".db-markdown").first
+    assert said.locator("strong").inner_text() == "draft"
+    assert said.locator("td").count() == 2
     chat.get_by_role("button", name="As a frame").click()
     chat.get_by_text(".messages.loc[lambda said: said.agent").wait_for()
     looks.at(notebook, "turn", view)

@@ -84,9 +84,11 @@ def test_a_run_is_opened_below_the_browser_and_closed(two, monkeypatch):
     assert view_output.WIDGET_VIEW in browser.bundle
     assert "KeyError" in below.bundle["text/plain"]
     assert "KeyError" in below.bundle["text/html"]
-    output.show_run(two[0].id)
+    output.show_runs([two[0].id])
     assert view_output.WIDGET_VIEW in opened.bundle
-    output.show_run(None)
+    output.show_runs([two[0].id, two[0].id])
+    assert "no difference" in opened.bundle["text/plain"]
+    output.show_runs([])
     assert opened.bundle == listed.NOTHING
     output._view.close()
 

@@ -241,7 +241,10 @@ def test_a_run_is_opened_below_the_list_and_closed_again(world):
     assert [run["is_open"] for run in feed.frame()["runs"]] == [True, False, False]
     wishes.carry_out(wish("close", name))
     assert not any(run["is_open"] for run in feed.frame()["runs"])
-    assert shown == [name, None]
+    other = page["runs"][1]["execution_id"]
+    wishes.carry_out(wish("compare", name, other))
+    assert shown == [[name], [], [name, other]]
+    assert feed.opened is None
     with pytest.raises(SetupError, match="run %dive show ID in a cell"):
         RunCommands(feed, None).carry_out(wish("open", name))
 

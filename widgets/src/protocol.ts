@@ -554,7 +554,7 @@ export interface RunsPage {
 export interface RunsWish {
   type: "wish";
   id: string;
-  command: "open" | "close" | "resume" | "cancel" | "tag" | "untag";
+  command: "open" | "close" | "compare" | "resume" | "cancel" | "tag" | "untag";
   executions: string[];
   tags: string[];
 }

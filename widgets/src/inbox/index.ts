@@ -15,7 +15,7 @@ import "./inbox.css";
 const WORDS = {
   connecting: "connecting to the kernel …",
   connected: "",
-  detached: kernelStopped("go on."),
+  detached: kernelStopped("continue."),
 };
 
 /** Render the inbox. The returned function removes it. */

@@ -6,9 +6,10 @@ import { highlight } from "./highlight";
 import { PLUGIN, activateQuestions } from "./questions";
 import { renderComparisons } from "./comparison";
 import { hostViews } from "./host";
+import { FORMULAS_EVENT } from "../shared/typeset";
 import type {
   App, CellActions, CellCreation, CellRuns, FrontTracker, Languages, LuminoWidget, LuminoWidgetClass, MimeModel, Notices, Palette,
-  PanelApp, PanelClass, SettingRegistry, SideWidgetClass, StatusBar, Tracker,
+  PanelApp, PanelClass, SettingRegistry, SideWidgetClass, StatusBar, Tracker, Typesetter,
 } from "./jupyterlab";
 import "./questions.css";
 import { addPanel, type PanelBundle } from "./panel";
@@ -73,12 +74,14 @@ async function extension(): Promise<unknown> {
 async function views(): Promise<unknown> {
   const { INotebookTracker } = await shared<{ INotebookTracker: unknown }>(NOTEBOOK);
   const { Panel } = await shared<{ Panel: PanelClass }>(WIDGETS);
-  const activate = (_: unknown, tracker: Tracker): void => {
+  const { ILatexTypesetter } = await shared<{ ILatexTypesetter: unknown }>("@jupyterlab/rendermime");
+  const activate = (_: unknown, tracker: Tracker, typesetter: Typesetter | null): void => {
     hostViews(tracker, Panel);
     renderComparisons(tracker, Panel);
+    document.addEventListener(FORMULAS_EVENT, ({ target }) => { void typesetter?.typeset(target as HTMLElement); });
   };
   const description = "Shows live views, what is saved of them once their kernel is gone, and runs beside each other.";
-  return plugin("divebook:views", description, { requires: [INotebookTracker] }, activate);
+  return plugin("divebook:views", description, { requires: [INotebookTracker], optional: [ILatexTypesetter] }, activate);
 }
 
 /** Return the plugin that notifies people of questions. */

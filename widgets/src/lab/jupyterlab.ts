@@ -207,3 +207,8 @@ export interface RenderMime {
   createRenderer: (type: string) => Renderer;
   preferredMimeType: (data: Record<string, unknown>, safe: "any" | "ensure") => string | undefined;
 }
+
+/** JupyterLab's typesetter for formulas in LaTeX. */
+export interface Typesetter {
+  typeset: (element: HTMLElement) => Promise<void> | void;
+}

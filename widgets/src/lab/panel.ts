@@ -111,7 +111,7 @@ class SidePanel {
     this.#bundle ??= this.#parts.load().then((module) => module.default);
     const { style, Browser: BrowserClass } = await this.#bundle;
     if (this.#current !== undefined || this.#wireInFront() !== wire) return;
-    const browser = new BrowserClass(wire, ({ execution_id: id }) => { this.#open(id); });
+    const browser = new BrowserClass(wire, (runs) => { this.#open(runs.map(({ execution_id: id }) => id)); });
     this.#current = { wire, browser };
     this.element.replaceChildren(h("style", {}, style), browser.element);
     this.#scrollToInbox(browser);
@@ -128,12 +128,12 @@ class SidePanel {
     this.#toInbox = false;
   }
 
-  /** Show a run in a new cell below the active one. */
-  #open(id: string): void {
+  /** Show a run, or the comparison of several runs, in a new cell below the active one. */
+  #open(ids: readonly string[]): void {
     const panel = this.#tracker.currentWidget;
     if (panel === null) return;
     this.#parts.actions.insertBelow(panel.content);
-    panel.content.activeCell?.model.sharedModel.setSource(`%dive show ${id}`);
+    panel.content.activeCell?.model.sharedModel.setSource(`%dive ${ids.length > 1 ? "compare" : "show"} ${ids.join(" ")}`);
     void this.#parts.actions.run(panel.content, panel.sessionContext);
   }
 }

@@ -129,7 +129,7 @@ export class Card {
     const hint = newForm.actions.some(({ isDefault }) => isDefault) && h("span", { class: "hint" }, "Ctrl+Enter sends");
     const buttons = this.#buttons.map(([element]) => element);
     const actions = h("div", { class: "row actions" }, ...buttons, this.#bulkButton, hint);
-    const foot = h("div", { class: "foot" }, this.#bulkPanel, actions, this.#status);
+    const foot = h("div", { class: "send" }, this.#bulkPanel, actions, this.#status);
     const form = h("form", { novalidate: true }, ...newForm.parts, foot);
     form.addEventListener("submit", (event) => { event.preventDefault(); });
     for (const name of ["input", "change"]) form.addEventListener(name, () => { this.#onEdit(); });

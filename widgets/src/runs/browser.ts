@@ -24,11 +24,11 @@ const PAGE_SIZE = 50; // runs per request
 const WORDS = {
   connecting: "connecting to the kernel …",
   connected: "",
-  detached: kernelStopped("go on."),
+  detached: kernelStopped("continue."),
 };
 
-/** Callback that opens a run, if the page opens runs itself instead of the kernel. */
-export type OpenRun = (run: RunView) => void;
+/** Callback that opens a run or compares several, if the page does that itself instead of the kernel. */
+export type OpenRuns = (runs: readonly RunView[]) => void;
 
 /** View of the runs of a store. */
 export class Browser implements View {
@@ -39,21 +39,21 @@ export class Browser implements View {
   readonly #rows: Rows;
   readonly #bulk: Bulk;
   readonly #filters: Filters;
-  readonly #open: OpenRun | undefined;
+  readonly #open: OpenRuns | undefined;
   readonly #selectedIds = new Set<string>();
   readonly #summary = h("span", { class: "soft" });
   readonly #questionCount = button("", () => { this.toInbox(); }, { class: "quiet link foryou" });
   readonly #notice = h("p", { class: "notice", role: "status" });
   readonly #footer = h("p", { class: "foot soft small" });
   readonly #emptyState = h("div", { class: "none", hidden: true });
-  readonly #noQuestions = h("p", { class: "nobody soft" }, "Nobody asks you anything. Questions of all runs come here.");
+  readonly #noQuestions = h("p", { class: "nobody soft" }, "No open questions. Questions from all runs appear here.");
   readonly #inboxSection: HTMLElement;
   readonly #stopThemeUpdates: () => void;
   readonly #stopAnchor: () => void;
   #page: RunsPage | undefined;
   #error = "";
 
-  constructor(wire: Wire<RunsMessage>, open?: OpenRun) {
+  constructor(wire: Wire<RunsMessage>, open?: OpenRuns) {
     this.#open = open;
     this.#channel = new RunsChannel(wire, this.#inbox, (page) => { this.#setPage(page); });
     this.#prompt = new Prompt({
@@ -75,9 +75,9 @@ export class Browser implements View {
       sort: (by) => { this.#requestList({ by }); },
       toQuestions: () => { this.toInbox(); },
     });
-    this.#inboxSection = h("section", { class: "box", "aria-label": "Inbox" }, h("h3", {}, "Inbox"), this.#prompt.element, this.#noQuestions);
+    this.#inboxSection = h("section", { class: "box", "aria-label": "Inbox", tabindex: -1 }, h("h3", {}, "Inbox"), this.#prompt.element, this.#noQuestions);
     const frame = copyButton(() => this.#page?.frame ?? "", { title: "Copies the code that gives this list as a DataFrame" }, "As a frame");
-    const zoneText = h("span", { class: "soft small" }, `live · times in ${zone()}`);
+    const zoneText = h("span", { class: "soft small zone" }, `live · times in ${zone()}`);
     const head = h("div", { class: "row head" }, h("h2", {}, "Runs"), this.#summary, this.#questionCount, h("span", { class: "grow" }), zoneText, frame);
     const list = h("div", { class: "list" }, this.#bulk.element, this.#rows.element, this.#emptyState, this.#footer);
     this.element.append(head, this.#notice, this.#filters.element, h("div", { class: "lay" }, list, this.#inboxSection));
@@ -91,7 +91,7 @@ export class Browser implements View {
   /** Scroll to the inbox and focus it. */
   toInbox(): void {
     this.#inboxSection.scrollIntoView({ block: "nearest" });
-    this.#prompt.element.focus();
+    this.#inboxSection.focus({ preventScroll: true });
   }
 
   destroy(): void {
@@ -138,13 +138,13 @@ export class Browser implements View {
     this.#rows.element.hidden = matching === 0;
     if (this.#emptyState.hidden) return;
     if (total === 0) {
-      const text = "Define a workflow in a cell, then run it. Every run is kept here: look at it again or go on with it, also after the kernel has stopped.";
+      const text = "Define a workflow in a cell, then run it. Every run is stored here. You can open and continue it, also after the kernel has stopped.";
       const example = "%%dive workflow hello      # a cell that defines one\n%dive run hello            # a cell that runs it";
       this.#emptyState.replaceChildren(h("h3", {}, "No runs yet"), h("p", {}, text), h("pre", {}, example));
       return;
     }
-    const clearFilters = button("Drop the filters", () => { this.#requestList({ text: "", workflow: "", tag: "", status: "", days: 0 }); });
-    const reason = near === "" ? "Nothing fits all that is asked for." : `Nothing fits “${query.text}”. Did you mean “${near}”?`;
+    const clearFilters = button("Clear the filters", () => { this.#requestList({ text: "", workflow: "", tag: "", status: "", days: 0 }); });
+    const reason = near === "" ? "No runs match these filters." : `No runs match “${query.text}”. Did you mean “${near}”?`;
     const search = near === "" ? [] : [button(`Search “${near}”`, () => { this.#requestList({ text: near }); }, { class: "primary" })];
     this.#emptyState.replaceChildren(h("h3", {}, "No run matches"), h("p", {}, reason), h("div", { class: "row" }, ...search, clearFilters));
   }
@@ -172,12 +172,16 @@ export class Browser implements View {
 
   #runCommand(command: Command, run: RunView): void {
     if (command === "cancel") this.#bulk.cancel([run]);
-    else if (command === "open" && this.#open !== undefined) this.#open(run);
+    else if (command === "open" && this.#open !== undefined) this.#open([run]);
     else this.#sendCommand(command, [run]);
   }
 
   /** Send a command for some runs, and show the reason if the kernel refuses it. */
   #sendCommand(command: Command, runs: RunView[], tags: string[] = []): void {
+    if (command === "compare" && this.#open !== undefined) {
+      this.#open(runs);
+      return;
+    }
     const ids = runs.map(({ execution_id: id }) => id);
     void this.#channel.command(command, ids, tags).then(({ accepted, text }) => {
       this.#error = accepted ? "" : text;

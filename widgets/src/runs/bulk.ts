@@ -42,7 +42,7 @@ export class Bulk {
     const target = only === undefined ? plural(runs.length, "run") : `the run of ${oneLine(only.workflow, 40)}`;
     this.#ask(`Cancel ${target}?${reassurance}`, [
       button(only === undefined ? `Cancel ${plural(runs.length, "run")}` : "Cancel the run", () => { this.#finish("cancel", runs); }),
-      button("Go on", () => { this.#back(); }),
+      button("Keep it running", () => { this.#back(); }),
     ]);
   }
 
@@ -53,6 +53,7 @@ export class Bulk {
     this.element.hidden = this.#runs.length === 0;
     this.element.replaceChildren(
       h("b", {}, `${this.#runs.length.toLocaleString("en")} chosen`),
+      ...(this.#runs.length < 2 ? [] : [button(`Compare ${this.#runs.length}`, () => { this.#finish("compare", [...this.#runs].sort((one, other) => one.began_us - other.began_us)); })]),
       ...(resumable.length === 0 ? [] : [button(`Resume ${resumable.length}`, () => { this.#finish("resume", resumable); })]),
       button("Tag …", () => { this.#tag(); }),
       ...(cancellable.length === 0 ? [] : [button(`Cancel ${cancellable.length} …`, () => { this.cancel(cancellable); })]),
@@ -73,7 +74,7 @@ export class Bulk {
       if (key === "Enter") send("tag");
     });
     const add = button("Add", () => { send("tag"); });
-    const remove = button("Take away", () => { send("untag"); });
+    const remove = button("Remove", () => { send("untag"); });
     const back = button("Back", () => { this.#back(); }, { class: "quiet" });
     this.#ask(`Tag ${plural(runs.length, "run")}:`, [list, word, add, remove, back]);
     word.focus();

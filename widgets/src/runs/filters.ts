@@ -5,6 +5,7 @@ import { h } from "../shared/dom";
 import { button, setAttribute } from "../shared/element";
 import { oneLine } from "../shared/text";
 import type { ListQuery } from "./channel";
+import { SavedFilters } from "./savedfilters";
 import { statusSign } from "./texts";
 
 const TYPING_DELAY = 200; // milliseconds from the last key press to the request
@@ -19,11 +20,13 @@ export class Filters {
   readonly #days = this.#choice("When", (days) => ({ days: Number(days) }));
   readonly #tag = this.#choice("Tag", (tag) => ({ tag }));
   readonly #statuses = h("div", { class: "seg", role: "group", "aria-label": "Status" });
+  readonly #toggle = button("Filters", () => { this.#showSelects(this.#toggle.getAttribute("aria-expanded") === "false"); }, { class: "quiet toggle", "aria-expanded": "false" });
+  readonly #saved = new SavedFilters((filter) => { this.#requestList(filter); });
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(requestList: (part: Partial<ListQuery>) => void) {
     this.#requestList = requestList;
-    this.element = h("div", { class: "filters" }, h("div", { class: "row" }, this.#text, this.#workflow, this.#days, this.#tag), this.#statuses);
+    this.element = h("div", { class: "filters" }, h("div", { class: "row" }, this.#text, this.#toggle, this.#workflow, this.#days, this.#tag), h("div", { class: "row" }, this.#statuses, this.#saved.element));
     fillSelect(this.#days, DAYS.map(([days, name]) => [String(days), name]));
   }
 
@@ -34,8 +37,15 @@ export class Filters {
     fillSelect(this.#tag, [["", "every tag"], ...namedChoices(tags, query.tag)], query.tag);
     this.#days.value = String(query.days);
     this.#tag.hidden = tags.length === 0;
+    for (const select of [this.#workflow, this.#days, this.#tag]) select.classList.toggle("active", select.selectedIndex > 0);
     this.element.hidden = total === 0;
     this.#count(counts, query.status);
+    this.#saved.update(query);
+  }
+
+  /** Show or hide workflow, time and tag in a narrow view (runs.css). A wide view always shows them. */
+  #showSelects(isShown: boolean): void {
+    setAttribute(this.#toggle, "aria-expanded", String(isShown));
   }
 
   /** Show a button with a count for each status. The chosen status has a button even if its count is 0. */
@@ -46,16 +56,19 @@ export class Filters {
     const focused = [...this.#statuses.children].indexOf(document.activeElement as Element);
     const statusButtons = allCounts.map(({ status, count }) => {
       const word = `${status[0]?.toUpperCase() ?? ""}${status.slice(1).replaceAll("_", " ")}`;
-      return this.#status(status, `${word} ${count.toLocaleString("en")}`, selected);
+      return this.#status(status, word, count, selected);
     });
-    const buttons = [this.#status("", `All ${all.toLocaleString("en")}`, selected), ...statusButtons];
+    const buttons = [this.#status("", "All", all, selected), ...statusButtons];
     this.#statuses.replaceChildren(...buttons);
     if (focused >= 0) buttons[Math.min(focused, buttons.length - 1)]?.focus();
   }
 
-  #status(status: string, label: string, selected: string): HTMLElement {
-    const element = button("", () => { this.#requestList({ status }); }, { "aria-pressed": String(status === selected) });
-    element.append(...(status === "" ? [] : [h("span", { "aria-hidden": "true" }, `${statusSign(status)} `)]), label);
+  /** Return the button of a status. A narrow view hides the word (runs.css), which the label and the title repeat. */
+  #status(status: string, word: string, count: number, selected: string): HTMLElement {
+    const label = `${word} ${count.toLocaleString("en")}`;
+    const element = button("", () => { this.#requestList({ status }); }, { "aria-pressed": String(status === selected), "aria-label": label, title: label });
+    const sign = status === "" ? [] : [h("span", { "aria-hidden": "true" }, `${statusSign(status)} `)];
+    element.append(...sign, h("span", { class: status === "" ? "" : "word" }, `${word} `), count.toLocaleString("en"));
     return element;
   }
 

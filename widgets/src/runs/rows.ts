@@ -2,13 +2,15 @@
 
 import type { Micros, RunsPage, RunView } from "../protocol";
 import { h, setText } from "../shared/dom";
-import { button } from "../shared/element";
+import { button, setAttribute } from "../shared/element";
 import { oneLine } from "../shared/text";
 import type { ListQuery, Command } from "./channel";
 import { clockOf, dayOf } from "../shared/times";
 import { statusSign, workedText } from "./texts";
 
 const TICK = 1_000; // milliseconds between two updates of the working times
+const MAX_ABOUT = 2_000; // characters of the text about a run
+const SHORT_ABOUT = 24; // characters that fit into the narrowest column, so that nothing has to be unfolded
 
 /** Actions of a row, which the run browser provides. */
 export interface RowActions {
@@ -36,7 +38,8 @@ function heading(title: string): string {
 
 /** Return the class of the cells of a column, which gives them their width and place (runs.css). */
 function kindOf(column: RunsPage["columns"][number]): string {
-  return { started: "when", worked: "num wide", cost: "num" }[column.title] ?? (column.is_number ? "num further" : "further");
+  const kinds: Record<string, string> = { workflow: "what", status: "stands", started: "when", worked: "num wide", cost: "num cost" };
+  return kinds[column.title] ?? (column.is_number ? "num further" : "further");
 }
 
 /** Table of runs. */
@@ -49,6 +52,8 @@ export class Rows {
   #columns: RunsPage["columns"] = [];
   #sorts: [ListQuery["by"], HTMLTableCellElement][] = [];
   #rows = new Map<string, Row>();
+  /** Ids of the runs whose text about the run is shown in full. */
+  readonly #unfolded = new Set<string>();
   #now: () => Micros = () => 0;
   readonly #timer: ReturnType<typeof setInterval>;
 
@@ -95,7 +100,7 @@ export class Rows {
       if (by !== "") this.#sorts.push([by, cell]);
       return cell;
     });
-    this.#head.replaceChildren(h("th", {}, this.#all), ...titles, h("th", {}, h("span", { class: "db-hidden" }, "Actions")));
+    this.#head.replaceChildren(h("th", {}, this.#all), ...titles, h("th", { class: "acts" }, h("span", { class: "db-hidden" }, "Actions")));
   }
 
   /** Columns with more than their text, by title: links, progress, and times that pass. */
@@ -155,13 +160,27 @@ export class Rows {
     const tags = run.tags.flatMap((tag) => [" ", h("span", { class: "tag" }, oneLine(tag, 40))]);
     const open = (): void => { this.#actions.act(run.is_open ? "close" : "open", run); };
     const link = h("a", { class: "name", role: "link", tabindex: 0, "data-part": "name", title: run.execution_id, onclick: open }, name);
-    const about = h("div", { class: run.is_error ? "small error" : "small soft" }, oneLine(run.about, 200));
-    return h("td", { class: "what" }, link, ...badge, ...tags, about);
+    return h("td", { class: "what" }, h("div", { class: "line" }, link, ...badge, ...tags), this.#about(run));
+  }
+
+  /** Show the text about a run on one line. A click shows all of it. */
+  #about(run: RunView): HTMLElement {
+    const text = oneLine(run.about, MAX_ABOUT);
+    const name = run.is_error ? "about small error" : "about small soft";
+    if (text.length <= SHORT_ABOUT) return h("div", { class: name }, text);
+    const unfold = (): void => {
+      const isUnfolded = !this.#unfolded.delete(run.execution_id);
+      if (isUnfolded) this.#unfolded.add(run.execution_id);
+      setAttribute(about, "aria-expanded", String(isUnfolded));
+    };
+    const attributes = { class: name, title: text, "data-part": "about", "aria-expanded": String(this.#unfolded.has(run.execution_id)) };
+    const about = button(text, unfold, attributes);
+    return about;
   }
 
   #statusCell(run: RunView): HTMLElement {
     const status = h("span", { class: `st ${run.status}` }, h("span", { "aria-hidden": "true" }, `${statusSign(run.status)} `), run.status);
-    return h("td", { class: "stands" }, status, h("div", { class: "small soft" }, ...this.#progressParts(run)));
+    return h("td", { class: "stands" }, status, h("div", { class: "small soft line", title: run.stand }, ...this.#progressParts(run)));
   }
 
   #progressParts(run: RunView): (Node | string)[] {

@@ -6,6 +6,7 @@ import { button } from "../shared/element";
 import { plural, price } from "../shared/format";
 import type { Host } from "../shared/lazypart";
 import type { Model } from "../shared/model";
+import { withoutSigns } from "../shared/markdown";
 import { oneLine } from "../shared/text";
 import { type ExchangeContext, Exchange } from "./exchange";
 import { YOU } from "./parts";
@@ -149,7 +150,7 @@ class DelegatedTurn implements View {
     const facts = [plural(requests.length, "request"), callCount, price(cost), times, status === "completed" ? "" : status];
     setText(this.#facts, facts.filter(Boolean).join(" · "));
     const last = requests.at(-1)?.answer.findLast(({ kind }) => kind === "assistant");
-    setText(this.#answer, last === undefined || this.#chat !== null ? "" : oneLine(last.text, 400));
+    setText(this.#answer, last === undefined || this.#chat !== null ? "" : oneLine(withoutSigns(last.text.slice(0, 2_000)), 400));
     this.#answer.hidden = this.#answer.textContent === "";
     const hasOpenQuestion = calls.some((call) => questionOf(this.model, call)?.status === "pending");
     if (hasOpenQuestion && this.#chat === null) this.#toggle(open); // a question that waits for a person must be visible

@@ -3,6 +3,7 @@
 import { ASSIGN_WORK, DENIED_BY_RULE } from "../constants";
 import type { ConversationCall, ConversationRequest } from "../protocol";
 import { plural } from "../shared/format";
+import { withoutSigns } from "../shared/markdown";
 import { oneLine } from "../shared/text";
 import { valueText } from "../shared/values";
 
@@ -50,7 +51,7 @@ export function requestSummary(request: ConversationRequest, isRunning: boolean,
   if (isRunning) return "writes …";
   const answer = request.answer.find(({ kind }) => kind === "assistant");
   if (answer === undefined) return "no answer";
-  return request.output !== "" && /^[[{]/.test(answer.text) ? "answers with data" : oneLine(answer.text, 60);
+  return request.output !== "" && /^[[{]/.test(answer.text) ? "answers with data" : oneLine(withoutSigns(answer.text.slice(0, 2_000)), 60);
 }
 
 /** Return each name once, with the number of its occurrences. */

@@ -7,7 +7,7 @@ import { duration, plural, price } from "../shared/format";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { CallLine } from "./calls";
-import { streamedCall, fold, message, answerPart, streamedParts, thinkingPart } from "./parts";
+import { streamedCall, fold, message, AnswerView, streamedParts, thinkingPart } from "./parts";
 import { type RequestSent, SentPanel } from "./sentmessages";
 
 /** Parts of the chat that an exchange uses. */
@@ -39,6 +39,8 @@ export class Exchange {
   readonly #shownTurns = new Set<string>();
   #sentKey = "";
   #answerKey = "";
+  /** Texts of the response, by their place among its parts. They stay on the page while they grow. */
+  readonly #texts = new Map<number, AnswerView>();
 
   constructor(
     number: number,
@@ -100,11 +102,15 @@ export class Exchange {
     const wasOpen = this.#answer.querySelector("details")?.open ?? false;
     this.#answerKey = answerKey;
     this.#answer.classList.toggle("live", isLive && parts.length > 0);
-    const elementOf = (part: (typeof parts)[number]): HTMLElement => {
+    const elementOf = (part: (typeof parts)[number], place: number): HTMLElement => {
       if (part.kind === "thinking") return thinkingPart(part.text, wasOpen || isLive, isLive);
-      return part.kind === "call" ? streamedCall(part) : answerPart(agent(), part);
+      if (part.kind === "call") return streamedCall(part);
+      const text = this.#texts.get(place) ?? new AnswerView();
+      this.#texts.set(place, text);
+      text.update(agent(), part.text, isLive);
+      return text.element;
     };
-    this.#answer.replaceChildren(...parts.map(elementOf));
+    replaceChanged(this.#answer, parts.map(elementOf));
   }
 
   /** Show the calls, and once for each delegating call the turn of the other agent. */
@@ -161,4 +167,14 @@ const FINISH_TEXTS: Record<string, string> = {
 function finishText({ finish: word, answer }: ConversationRequest): string {
   if (word === "") return answer.some(({ kind }) => kind === "call") ? "ended with tool calls" : "";
   return FINISH_TEXTS[word] ?? oneLine(word, 40);
+}
+
+/** Replace the children of an element, but leave those in place that stay: moving them would lose a selection. */
+function replaceChanged(parent: HTMLElement, children: readonly HTMLElement[]): void {
+  children.forEach((child, place) => {
+    const current = parent.children[place];
+    if (current === undefined) parent.append(child);
+    else if (current !== child) current.replaceWith(child);
+  });
+  while (parent.children.length > children.length) parent.lastElementChild?.remove();
 }

@@ -6,6 +6,7 @@ import { button, setAttribute } from "../shared/element";
 import { plural } from "../shared/format";
 import type { Host, Part } from "../shared/lazypart";
 import type { Model } from "../shared/model";
+import { isRich, richOutput } from "../shared/richoutput";
 import { oneLine } from "../shared/text";
 import style from "./variables.css";
 
@@ -66,8 +67,8 @@ export function variables(model: Model, host: Host): View {
     }
     const toggle = (): void => { choose(selectedKey === key ? null : key); };
     const name = button(view.name, toggle, { class: "quiet small", "aria-expanded": String(selectedKey === key), "data-variable": key });
-    const isTable = view.rows.length > 0;
-    const value = isTable ? h("span", { class: "soft" }, "a table: choose it") : h("code", { dir: "auto" }, oneLine(view.text, MAX_VALUE_LENGTH));
+    const kind = view.rows.length > 0 ? "a table" : isRich(view) && view.type;
+    const value = kind !== false ? h("span", { class: "soft" }, `${kind}: choose it`) : h("code", { dir: "auto" }, oneLine(view.text, MAX_VALUE_LENGTH));
     const cells = [h("th", { scope: "row" }, name), h("td", {}, view.type), h("td", { class: "size" }, view.size), h("td", {}, value)];
     return h("tr", { class: selectedKey === key ? "chosen" : null }, ...cells);
   }
@@ -85,7 +86,7 @@ export function variables(model: Model, host: Host): View {
 
   /** Show the details of the selected variable, or of the first table if none is selected. */
   function showSelected(): void {
-    const view = views.find((candidate) => keyOf(candidate) === selectedKey) ?? views.find(({ rows }) => rows.length > 0);
+    const view = views.find((candidate) => keyOf(candidate) === selectedKey) ?? views.find((candidate) => candidate.rows.length > 0 || isRich(candidate));
     aside.hidden = view === undefined;
     if (view !== undefined) aside.replaceChildren(...detailsOf(view));
   }
@@ -117,6 +118,7 @@ function detailsOf(view: VariableView): HTMLElement[] {
   const rowCount = view.total > view.rows.length ? `first ${view.rows.length} of ${total}` : total;
   const facts = view.rows.length > 0 ? [rowCount, origin] : [view.type, origin];
   const about = h("p", {}, h("strong", {}, view.name), " ", h("span", { class: "soft" }, facts.filter((part) => part !== "").join(" · ")));
+  if (isRich(view)) return [about, richOutput(view)];
   return [about, view.rows.length > 0 ? table(view) : longText(view.text)];
 }
 

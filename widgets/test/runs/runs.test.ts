@@ -92,7 +92,7 @@ test("filters are sent as they are chosen, and shown as the kernel has them", ()
   expect(asked().at(-1)).toMatchObject({ status: "failed", text: "refund" });
   show([], { query: { ...QUERY, status: "failed", text: "refund" }, total: 2, near: "fund" });
   expect(text()).toContain("Did you mean “fund”?");
-  buttonOf(wire.page, "Drop the filters").click();
+  buttonOf(wire.page, "Clear the filters").click();
   expect(asked().at(-1)).toMatchObject({ status: "", text: "" });
   buttonOf(wire.page, "Cost").click();
   expect(asked().at(-1)).toMatchObject({ by: "cost" });
@@ -126,7 +126,7 @@ test("a run is cancelled only once a person has said so", () => {
   buttonOf(wire.page, "Cancel …").click();
   expect(wishes()).toEqual([]);
   expect(text()).toContain("Cancel the run of audit? 58 of 60 are kept.");
-  buttonOf(wire.page, "Go on").click();
+  buttonOf(wire.page, "Keep it running").click();
   expect(text()).not.toContain("are kept");
   buttonOf(wire.page, "Cancel …").click();
   buttonOf(wire.page, "Cancel the run").click();
@@ -171,7 +171,7 @@ test("what was asked about runs that are no longer listed is asked no more", () 
 
 test("questions stand beside the list and are answered in place", () => {
   show([run("order", { status: "waiting", stand: "1 question", questions: 1 })]);
-  expect(text()).toContain("Nobody asks you anything");
+  expect(text()).toContain("No open questions");
   wire.say({ type: "inbox", view: view(), last: 1, now_us: NOW, hidden: 0, asked: [{ execution_id: "order", workflow: "order", cell: "", trial_of: "", question: question({ interrupt_id: "ask_1", kind: "confirmation", question: "Order it?" }) }] });
   expect(text()).toContain("? 1 for you");
   buttonOf(wire.page, "Approve").click();
@@ -192,4 +192,38 @@ test("nothing serious is wrong for people who cannot see it", async () => {
   vi.useRealTimers();
   const { violations } = await axe.run(wire.page, { rules: { "color-contrast": { enabled: false }, region: { enabled: false } } });
   expect(violations.filter(({ impact }) => impact === "serious" || impact === "critical").map(({ id, nodes }) => [id, nodes[0]?.html])).toEqual([]);
+});
+
+test("a filter is saved under a name, chosen again and deleted", () => {
+  localStorage.clear();
+  const menu = (): HTMLSelectElement | null => wire.page.querySelector("select[aria-label='Saved filters']");
+  show([run("a")]);
+  expect([menu()?.hidden, buttonOf(wire.page, "Save filter").hidden]).toEqual([true, true]);
+  show([run("a")], { query: { ...QUERY, status: "failed", tag: "nightly" } });
+  buttonOf(wire.page, "Save filter").click();
+  type(wire.page.querySelector("input[aria-label='Name of the filter']"), "broken");
+  buttonOf(wire.page, "Save filter").click();
+  expect([menu()?.hidden, menu()?.value, buttonOf(wire.page, "Save filter").hidden]).toEqual([false, "broken", true]);
+  show([run("a")]);
+  expect(menu()?.value).toBe("");
+  const select = menu();
+  if (select !== null) select.value = "broken";
+  select?.dispatchEvent(new Event("change"));
+  expect(asked().at(-1)).toMatchObject({ status: "failed", tag: "nightly", text: "" });
+  show([run("a")], { query: { ...QUERY, status: "failed", tag: "nightly" } });
+  buttonOf(wire.page, "Delete filter").click();
+  expect([menu()?.hidden, localStorage.getItem("divebook:filters")]).toEqual([true, "{}"]);
+});
+
+test("a long text about a run is one line that unfolds, and two runs are compared", () => {
+  const about = "KeyError: 'label' in parse, rows[1342] and 2 more";
+  show([run("a", { is_error: true, about }), run("b", { about: "50 rows" })]);
+  const text = rows()[0]?.querySelector<HTMLElement>("button.about");
+  text?.click();
+  show([run("a", { is_error: true, about, tags: ["new"] }), run("b", { about: "50 rows", began_us: NOW - 2 * HOUR })]);
+  expect(rows().map((row) => row.querySelector(".about")?.getAttribute("aria-expanded"))).toEqual(["true", null]);
+  box("a").click();
+  box("b").click();
+  buttonOf(wire.page, "Compare 2").click();
+  expect(wishes().at(-1)).toMatchObject({ command: "compare", executions: ["b", "a"] });
 });

@@ -134,10 +134,10 @@ test("what a model writes now stands in its request, with the arguments of the c
   vi.advanceTimersByTime(100);
   expect(find(".said").classList.contains("live")).toBe(true);
   expect(text(".said")).toBe('Thinks …HmfixerSoTedit{"path"');
-  model.delta(delta([], { streamed: [{ id: 2, part: "text", at: 2, text: "a".repeat(9_000) + "end" }] }));
+  model.delta(delta([], { streamed: [{ id: 2, part: "text", at: 2, text: "a".repeat(29_000) + "end" }] }));
   vi.advanceTimersByTime(100);
-  expect(text(".said .text").length).toBeLessThan(2_000);
-  expect(text(".said .text")).toMatch(/^… a+end$/);
+  expect(text(".said .db-markdown").length).toBeLessThan(20_100);
+  expect(text(".said .db-markdown")).toMatch(/^…a+end$/);
   said.set(1, conversation());
   model.delta(delta([{ id: 2, kind: "operation", type: "agent_response", start: 0, end: 5, within: 1 }], { after: 10, last: 12, total: 3 }));
   vi.advanceTimersByTime(500);

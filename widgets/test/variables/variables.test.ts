@@ -109,3 +109,20 @@ test("the pane has no accessibility violations", async () => {
   const { violations } = await axe.run(pane.element);
   expect(violations.map(({ id }) => id)).toEqual([]);
 });
+
+test("a figure is an image, HTML has a frame in which nothing runs or loads, and nothing else is either", () => {
+  const image: VariableView = { ...TEXT, source: "draw", name: "figure", type: "an image", text: "data:image/png;base64,iVBORw0=" };
+  const page: VariableView = { ...TEXT, source: "draw", name: "page", type: "HTML output", text: "<b>owls</b><script>alert(1)</script>" };
+  const forged: VariableView = { ...TEXT, source: "draw", name: "forged", type: "an image", text: "https://example.org/pixel.png" };
+  const plain: VariableView = { ...TEXT, source: "draw", name: "plain", text: image.text };
+  answer([plain, image, page, forged]);
+  expect(pane.element.querySelector(".aside img")?.getAttribute("src")).toBe(image.text); // like the first table
+  const choose = (name: string): void => { pane.element.querySelector<HTMLElement>(`[data-variable="${name}"]`)?.click(); };
+  choose("page");
+  const frame = pane.element.querySelector("iframe");
+  expect([frame?.getAttribute("sandbox"), frame?.srcdoc.includes("default-src 'none'"), frame?.srcdoc.endsWith(page.text)]).toEqual(["", true, true]);
+  for (const name of ["forged", "plain"]) {
+    choose(name);
+    expect(pane.element.querySelectorAll(".aside :is(img, iframe)")).toHaveLength(0);
+  }
+});
