@@ -132,7 +132,7 @@ class VariableReader:
         if not variable.is_set:
             return {**view, "text": "not set yet"}
         if (output := recorded_output(variable.value)) is not None:
-            return {**view, **self._rich(variable, *output)}
+            return self._rich(view, variable, *output)
         view["type"] = type_of(variable.value)
         view["size"] = size_of(variable.value)
         # A table of a library that is not installed here cannot be opened.
@@ -146,17 +146,18 @@ class VariableReader:
             return {**view, "columns": columns, "rows": rows, "total": len_of(variable.value)}
         return {**view, "text": self._text(variable.name, variable.value)}
 
-    def _rich(self, variable: _Variable, media_type: str, content: bytes) -> dict[str, Any]:
-        """Return type, size and text of an image or HTML: the text is its data URI, or its source."""
+    def _rich(self, view: VariableView, variable: _Variable, media_type: str, content: bytes) -> VariableView:
+        """Add type, size and text of an image or HTML to its view: the text is its data URI, or its source."""
         size = f"{len(content):,} bytes"
         uri = image_uri(variable.value, MOST_RICH)
         # Views know images and HTML by these types, which no class can have as its name.
         if uri is not None:
-            return {"type": IMAGE_TYPE, "size": size, "text": uri}
+            return {**view, "type": IMAGE_TYPE, "size": size, "text": uri}
         if media_type == HTML and len(content) <= MOST_RICH:
             source = self._redactor.under(variable.name, content.decode("utf-8", "replace"))
-            return {"type": HTML_TYPE, "size": size, "text": str(source)}
-        return {"type": one_line(media_type, CELL), "size": size, "text": "too large for the view: get it from the run"}
+            return {**view, "type": HTML_TYPE, "size": size, "text": str(source)}
+        too_large = "too large for the view: get it from the run"
+        return {**view, "type": one_line(media_type, CELL), "size": size, "text": too_large}
 
     def _text(self, name: str, value: Any) -> str:
         # Shortened before redaction, since redaction walks through the whole value. `_short` keeps twice the shown
