@@ -9,6 +9,7 @@ function viewOf(text: string): MarkdownView {
   return view;
 }
 
+// eslint-disable-next-line no-restricted-properties -- it is only read
 const html = (text: string): string => [...viewOf(text).element.children].map((block) => block.outerHTML).join("");
 
 const TEXTS: [string, string, string][] = [
