@@ -622,6 +622,7 @@ def test_reports_hold_their_commands_as_data():
 def test_an_object_shows_itself_by_its_report():
     """`Shown` has the methods that front ends call. A second one in a class would show something else than `report`."""
     others = {"analysis/lists.py": "pandas shows its frames itself", "widgets/views.py": "anywidget shows its views"}
+    others["events/rich_output.py"] = "has the display of the object for which it stands"
     others["runtime/run.py"] = "reads the log once for the report and for the data beside it"
     methods = {"_repr_html_", "_repr_mimebundle_", "_repr_pretty_", "_repr_markdown_", "__rich__", "__rich_console__"}
     found = {

@@ -230,10 +230,8 @@ class PreparedCall:
         self.may_begin_early = function.idempotent and self.workspace is None and self.rollback_owner is None
         self.takes = function.takes
         self.runs_on_loop = self.takes.is_async and step.executor is None and function.executor is None
-        manner = context.workflow.manner
-        self.keeps_text = manner.keeps_text
-        # The arguments of other functions come from Python code, or are converted by the agent's library.
-        self.converts_arguments = function.kind == "action" and manner.converts_inputs
+        self.keeps_text = context.workflow.manner.keeps_text
+        self.converts_arguments = _converts_arguments(context, function)
 
     @functools.cached_property
     def literal(self) -> tuple[Mapping[str, Any], str]:
@@ -248,6 +246,12 @@ class PreparedCall:
         if self.operation_type == STEP_EXECUTION:
             return {"step": function.name, "arguments": dict(arguments)}
         return {"action_name": function.name, "params": dict(arguments)}
+
+
+def _converts_arguments(context: StepContext, function: UserFunction) -> bool:
+    """Return whether the arguments of a function are converted to the annotated types of its parameters."""
+    # The arguments of other functions come from Python code, or are converted by the agent's library.
+    return function.kind == "action" and context.workflow.manner.converts_inputs
 
 
 MOST_PREPARED = 1024
@@ -399,12 +403,11 @@ async def invoke(
     Steps that the function calls are ordinary function calls too. `failures` is the number of earlier failures of this
     operation, if that number differs from the failures of the step.
     """
-    prepared = prepared or PreparedCall(context, function)
     # Opened for each attempt, because a failed attempt may have changed its arguments.
     values = opened(dict(arguments))
-    if prepared.converts_arguments:
+    if _converts_arguments(context, function) if prepared is None else prepared.converts_arguments:
         values = typed_arguments(function, values)
-    takes = prepared.takes
+    takes = function.takes if prepared is None else prepared.takes
     if takes.key and IDEMPOTENCY_KEY not in values:
         # A call without a name has a number as its key. It is the one call of an action step.
         values[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key, arguments)

@@ -10,6 +10,7 @@ const SHORT = 80; // characters of a value that is not folded
 const MOST_ROWS = 20;
 const MOST_COLUMNS = 12;
 const MOST_TEXT = 20_000; // characters
+const CUT = /\s?… \(([\d,]+) more characters?\)$/u; // end of a text of which a page contains only the beginning
 type Values = Record<string, unknown>;
 
 /** Type, size and first rows of a frame. */
@@ -31,9 +32,16 @@ export function summaryOf(value: unknown): string {
   if (frame !== undefined) return `${frame.type} ${frame.size.replaceAll(" x ", " × ")}`;
   const text = inlineText(value);
   if (text.length <= SHORT && !text.includes("\n")) return text;
-  if (typeof value === "string") return `${oneLine(value, SHORT)} (${plural(value.length, "character")})`;
+  if (typeof value === "string") return `${oneLine(value, SHORT)} (${lengthOf(value)})`;
   if (Array.isArray(value)) return recordsOf(value) === null ? `list, ${formatCount(value.length)}: ${oneLine(text, 40)}` : `list, ${plural(value.length, "record")}`;
   return isMapping(value) ? `mapping, ${formatCount(Object.keys(value).length)}: ${oneLine(Object.keys(value).join(", "), 40)}` : oneLine(text, SHORT);
+}
+
+/** Return the number of characters of a text. If only its beginning is there, the number is that of the whole text. */
+function lengthOf(text: string): string {
+  const cut = CUT.exec(text);
+  if (cut === null) return plural(text.length, "character");
+  return `the beginning of ${plural(cut.index + Number(cut[1]?.replaceAll(",", "")), "character")}`;
 }
 
 /** Create the element of a value: its text, or a summary that unfolds. */

@@ -90,7 +90,7 @@ test("where the kernel is gone cards say how to go on, and send nothing", () => 
   begin([asked("ask_1", "publish", { kind: "confirmation" })]);
   wire.isGone = true;
   vi.advanceTimersByTime(10_000);
-  expect(text()).toContain("The kernel stopped. Run the notebook up to this cell again to go on.");
+  expect(text()).toContain("The kernel stopped. Run the notebook up to this cell again to continue.");
   expect(text()).toContain("%dive answer ask_1 ANSWER");
   expect(buttonOf(wire.page, "Approve").getAttribute("aria-disabled")).toBe("true");
   wire.isGone = false;

@@ -98,6 +98,9 @@ test("the run in it is stepped through without a kernel, and texts that were cut
     await vi.waitFor(() => { expect(view.element.textContent).toContain(`State after event ${place}`); });
   }
   [...view.element.querySelectorAll<HTMLElement>("[role=tab]")].find(({ textContent }) => textContent === "Event")?.click();
-  expect(view.element.querySelector("[role=tabpanel]:not([hidden])")?.textContent).toContain("(19,600 more characters)");
+  const panel = view.element.querySelector("[role=tabpanel]:not([hidden])");
+  expect(panel?.textContent).toContain("(the beginning of 20,000 characters)");
+  panel?.querySelectorAll<HTMLDetailsElement>("details.value").forEach((details) => details.dispatchEvent(new Event("toggle")));
+  expect(panel?.textContent).toContain("(19,600 more characters)");
   view.destroy();
 });
