@@ -112,7 +112,7 @@ class Publisher(Generic[FeedT]):
         self._free_at = self._beat_at = 0.0
         self._news = threading.Event()
         self._lock = threading.Lock()
-        # A publisher without listeners has no thread. The next `add` starts one.
+        # A publisher without listeners has no thread. The next `add` or `post` starts one.
         self._thread: threading.Thread | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
 
@@ -155,6 +155,7 @@ class Publisher(Generic[FeedT]):
             for (entry,) in listeners.entries:
                 entry.end()
             listeners.clear()
+        self._patient.clear()  # replies to a flood of messages would take longer than the caller waits
         self._news.set()
         # A thread that is inside a slow frame ends after it. The caller does not wait longer than this.
         if thread is not None:
@@ -169,8 +170,12 @@ class Publisher(Generic[FeedT]):
 
         An `urgent` reply is sent before the next frame. Other replies alternate with frames.
         """
-        # Appending to a deque is atomic, so that any thread may do it without the lock.
-        (self._urgent if urgent else self._patient).append(reply)
+        # Under the lock, so that the thread either finds the reply or has ended. A view that listens no more, because
+        # its page was silent, still gets the replies to its messages.
+        with self._lock:
+            (self._urgent if urgent else self._patient).append(reply)
+            if self._thread is None:
+                self._start()
         self._news.set()
 
     # --- sending ---------------------------------------------------------------------------------------------------
@@ -243,10 +248,11 @@ class Publisher(Generic[FeedT]):
             except StoreError:  # damaged: the code that writes to it reports that where it is seen
                 _log.exception("a live view ends: its events cannot be read")
                 self._stop_sending()
-            # Under the lock, so that a listener that is added now either keeps this thread alive or starts another one.
+            # Under the lock, so that a listener or reply that is added now either keeps this thread alive or starts
+            # another one.
             with self._lock:
                 # Without listeners, the feed needs no events from the engine.
-                if not self._listeners.entries:
+                if not (self._listeners.entries or self._urgent or self._patient):
                     self._unsubscribe()
                     self._thread = None
                     return

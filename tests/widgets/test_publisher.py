@@ -29,6 +29,7 @@ class Stage:
     def __init__(self):
         self.log, self.clock, self.told = Log(), Clock(), []
         self.publisher = Publisher(self.log.feed, self.clock)
+        self.publisher._start = lambda: None
         self.publisher._listeners.add(PublisherListener(self.tell, lambda: None, lambda: None))
 
     def tell(self, delta):
@@ -123,6 +124,17 @@ def test_the_thread_ends_with_the_last_view():
     thread.join(20)
     assert not thread.is_alive()
     assert log.listeners == []
+
+
+def test_a_reply_is_sent_although_no_view_listens_any_more():
+    log, sent = Log(), threading.Event()
+    publisher = Publisher(log.feed)
+    publisher.post(sent.set, urgent=True)
+    assert sent.wait(20)
+    thread = publisher._thread
+    if thread is not None:
+        thread.join(20)
+    assert (publisher._thread, log.listeners) == (None, [])
 
 
 @pytest.mark.parametrize(
