@@ -68,11 +68,22 @@ def tables(draw):
 
 either = many_lines | st.none()
 changed = st.builds(DifferentPart, texts, either, either, st.booleans())
+added = st.builds(DifferentPart, texts, st.none(), many_lines)
+removed = st.builds(DifferentPart, texts, many_lines, st.none())
+marks = st.lists(st.sampled_from(("better", "worse", "blocked", "costlier")), max_size=2).map(tuple)
 differences = st.one_of(
-    st.builds(Difference, st.just("changed"), texts, st.tuples(changed), notes=st.tuples(texts)),
+    st.builds(
+        Difference,
+        st.sampled_from(("changed", "request")),
+        texts,
+        parts=st.tuples(changed),
+        notes=st.tuples(texts),
+        marks=marks,
+        repeated=st.lists(texts, max_size=2).map(tuple),
+    ),
     # A place that one run lacks has the result of the other one.
-    st.builds(Difference, st.just("added"), texts, st.tuples(st.builds(DifferentPart, texts, st.none(), many_lines))),
-    st.builds(Difference, st.just("removed"), texts, st.tuples(st.builds(DifferentPart, texts, many_lines, st.none()))),
+    st.builds(Difference, st.just("added"), texts, parts=st.tuples(added)),
+    st.builds(Difference, st.just("removed"), texts, parts=st.tuples(removed)),
 )
 
 
