@@ -106,7 +106,9 @@ class Spans:
     def take(self, event: Event) -> None:
         """Update the spans with the next event of the log."""
         if not self._for_people or not self._is_hidden(event):
-            self._change(event)
+            change = self._CHANGES.get(type(event.data))
+            if change is not None:
+                change(self, event, event.data)
         self._last_us = event.recorded_at
 
     def take_log(self, log: History) -> None:
@@ -120,11 +122,6 @@ class Spans:
             is_needed[-1:] = True  # the next page may begin with one of these
             for event in page.where(is_needed).events(log.execution_id):
                 self.take(event)
-
-    def _change(self, event: Event) -> None:
-        change = self._CHANGES.get(type(event.data))
-        if change is not None:
-            change(self, event, event.data)
 
     def _is_hidden(self, event: Event) -> bool:
         """Return whether an event belongs to a step that people do not see, such as the router of a pipeline. If such a
@@ -141,7 +138,8 @@ class Spans:
         # The failed step is shown from its start on: its start event is applied late, and the failure then passes as
         # visible.
         if event.path in self._entered and isinstance(event.data, catalog.StepFailed):
-            self._change(self._entered.pop(event.path))
+            entry = self._entered.pop(event.path)
+            self._CHANGES[catalog.StepStarted](self, entry, entry.data)
         return event.path in self._entered
 
     def running_operation(self, operation_id: str) -> Span | None:
@@ -187,13 +185,14 @@ class Spans:
         span.status = status
         span.ended_us = event.recorded_at
         span.error = error
-        self._fall_asleep(span, asleep=False)
+        if span.type == TIMER:
+            self._note_sleep(span, asleep=False)
         self._touch(span, event)
         self._open.get(span.path, {}).pop(span.index, None)
 
-    def _fall_asleep(self, span: Span, *, asleep: bool) -> None:
-        if span.type == TIMER and span.path in self._steps:
-            self._steps[span.path].asleep = asleep
+    def _note_sleep(self, timer: Span, *, asleep: bool) -> None:
+        if timer.path in self._steps:
+            self._steps[timer.path].asleep = asleep
 
     def _stop_open(self, event: Event, path: str, reason: str | None = None) -> None:
         """Mark the running spans of a path as cancelled, because no later event will record their end."""
@@ -372,7 +371,8 @@ class Spans:
         span.attempts += retries.get(call, retries.get(data.iteration_index, 0))
         self._operations[data.operation_id] = span
         self._begin(span, event)
-        self._fall_asleep(span, asleep=True)
+        if span.type == TIMER:
+            self._note_sleep(span, asleep=True)
 
     def _operation_completed(self, event: Event, data: catalog.OperationCompleted) -> None:
         span = self._operations.get(data.operation_id)
