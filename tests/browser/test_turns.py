@@ -77,8 +77,9 @@ def keeps_its_place(notebook, card):
 
 def see_turn(notebook):
     """Let the turn go on to its approval; return the chat."""
-    (notebook.folder / "go").touch()
     view = notebook.output(2).locator(".db-root")
+    view.locator(".divebook-turn").wait_for()  # a card that a chat does not take soon is shown above the chat
+    (notebook.folder / "go").touch()
     view.locator(".divebook-turn .card-place article.card").wait_for()
     return view
 

@@ -256,7 +256,7 @@ export class Replay implements View {
       h("span", { class: "hint" }, "Go to"),
       goToButton("next error", "E", isError, "✕ next error"),
       goToButton("next question", "Q", isQuestion, "? next question"),
-      goToButton("next model call", "M", isModelCall, "M next model call"),
+      goToButton("next model call", "M", isModelCall, "next model call"),
       this.#variableGroup(changeButton("last change", "C", -1), changeButton("next change", "V", 1)),
       h("span", { class: "seg" }, breakpointButton("‹ ●", "Go to the previous breakpoint", "[", -1), breakpointButton("● ›", "Go to the next breakpoint", "]", 1)),
       this.#message,
