@@ -30,8 +30,8 @@ def test_a_cell_tries_a_step_with_other_keys_and_keeps_it_in_a_new_cell(cell, sh
     cell("%%dive script poet\n- four white roses\n- three red roses\n")
     trial, shown = cell(f"%%dive try draft {run.id[:20]} --times 2 --set n=4\nPrompt: ${{state.n}} white roses\n")
     assert [tried.value for tried in trial.tries] == ["four white roses", "three red roses"]
-    assert "[-3-]{+4+} [-red-]{+white+} roses" in shown
-    assert "[-three-]{+four+} [-red-]{+white+} roses" in shown
+    assert "[-3 red-]{+4 white+} roses" in shown
+    assert "[-three red-]{+four white+} roses" in shown
     assert "= as recorded" in shown
     written = []
 
