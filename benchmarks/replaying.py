@@ -41,19 +41,19 @@ def measure(lab: Any, events: int) -> Iterator[Figure]:
     for cell in (0, 1, 2):
         lab.run_through(cell)
     lab.run(3)
-    began = lab.page.evaluate("performance.now()")
+    clicked_at = lab.page.evaluate("performance.now()")
     # The bar has its full length from the first page of events on, so that the progress says when all are there.
     lab.until("document.querySelector('.divebook-replay .event') !== null")
-    begun = lab.page.evaluate("performance.now()") - began
+    first_events = lab.page.evaluate("performance.now()") - clicked_at
     lab.until(
         "document.querySelector('.divebook-replay .filling').hidden && "
         f"Number(document.querySelector('.divebook-replay input[type=range]').max) >= {events}"
     )
-    opened = lab.page.evaluate("performance.now()") - began
+    opened = lab.page.evaluate("performance.now()") - clicked_at
     first = lab.page.evaluate(JUMP, events - 1)
     chance = random.Random(1)  # noqa: S311 - the same jumps each time
     times = [lab.page.evaluate(JUMP, chance.randrange(1, events)) for _ in range(JUMPS)]
-    yield Figure(f"replay of {events:,} events, first events", "", round(begun / 1000, 2), "s")
+    yield Figure(f"replay of {events:,} events, first events", "", round(first_events / 1000, 2), "s")
     yield Figure(f"replay of {events:,} events, opened", "", round(opened / 1000, 2), "s")
     yield Figure("a jump in it, the first one", "", round(first), "ms", TARGET)
     yield Figure("a jump in it, p95", "", round(p95(times)), "ms", TARGET, details={"most": f"{max(times):.0f}"})

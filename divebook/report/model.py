@@ -318,12 +318,12 @@ class Difference:
     @property
     def sign(self) -> str:
         """Sign of the kind, such as ``≠``."""
-        return "≈" if self.kind == "request" else SIGNS[self.kind]
+        return "≈" if self.kind == REQUEST else SIGNS[self.kind]
 
     @property
     def kind_words(self) -> str:
         """Kind of the difference in words, such as ``changed``."""
-        return "same result" if self.kind == "request" else self.kind
+        return "same result" if self.kind == REQUEST else self.kind
 
     @property
     def shown_marks(self) -> tuple[str, ...]:

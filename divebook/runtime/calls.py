@@ -405,7 +405,8 @@ async def invoke(
     """
     # Opened for each attempt, because a failed attempt may have changed its arguments.
     values = opened(dict(arguments))
-    if _converts_arguments(context, function) if prepared is None else prepared.converts_arguments:
+    converts = _converts_arguments(context, function) if prepared is None else prepared.converts_arguments
+    if converts:
         values = typed_arguments(function, values)
     takes = function.takes if prepared is None else prepared.takes
     if takes.key and IDEMPOTENCY_KEY not in values:

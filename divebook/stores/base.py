@@ -184,7 +184,7 @@ class EventStore(ABC):
         prepared: list[PreparedBatch] = []
         for entry in checked:
             if isinstance(entry, PreparedBatch):
-                prepared.append(entry)  # noqa: PERF401 - a list comprehension is a call in Python 3.11
+                prepared.append(entry)  # noqa: PERF401 - a list comprehension takes a call in Python 3.11
         answers = self._write_and_notify(prepared) if prepared else []
         if len(answers) == len(checked):
             return answers

@@ -107,9 +107,9 @@ def test_a_turn_is_watched_and_its_approval_is_answered_in_the_chat(lab, looks):
     second.locator(".all").get_by_text("How do owls hunt?").wait_for()
     second.get_by_role("button", name="Changes since request 1").click()
     second.locator(".diff.added").get_by_text("With ears that are not level.").wait_for()
-    said = second.locator(".db-markdown").first
-    assert said.locator("strong").inner_text() == "draft"
-    assert said.locator("td").count() == 2
+    reply = second.locator(".db-markdown").first
+    assert reply.locator("strong").inner_text() == "draft"
+    assert reply.locator("td").count() == 2
     chat.get_by_role("button", name="As a frame").click()
     chat.get_by_text(".messages.loc[lambda said: said.agent").wait_for()
     looks.at(notebook, "turn", view)

@@ -369,16 +369,16 @@ def tickets():
 
 def test_which_of_two_prompts_is_better_is_said_first_and_each_result_before_its_prompt(tickets):
     one, other = tickets
-    found = one.compare(other)
+    comparison = one.compare(other)
     wrong = {0, 4, 8, 12, 16, 20, 24, 28, 32, 36} ^ {0, 1, 2, 3}
-    assert '.judge("label")' in str(found), "the field with the right results is found"
-    judged = found.judge("label")
+    assert '.judge("label")' in str(comparison), "the field with the right results is found"
+    judged = comparison.judge("label")
     better, worse = len(wrong) - 3, 3
     outcome = str(judged).splitlines()[2]
     assert outcome.startswith("36 of 40 results of classify right in B, 30 in A; ")
     assert f"{better} better, {worse} worse; $0.0160 less ({MINUS}40%)" in outcome
     assert (
-        found.judge(lambda ticket, result: ticket["label"] == result.strip(". ").lower()).pairs[0].verdicts
+        comparison.judge(lambda ticket, result: ticket["label"] == result.strip(". ").lower()).pairs[0].verdicts
         == judged.pairs[0].verdicts
     )
     page = judged._repr_html_()
@@ -405,11 +405,11 @@ def test_time_in_which_a_run_waited_or_was_stopped_is_no_work(asked):
     late = [
         replace(event, recorded_at=event.recorded_at + 3_600_000_000 * (event.sequence > raised)) for event in events
     ]
-    found = Comparison([events, late])
-    assert found.is_same
-    assert found.pairs[0].totals[1].duration < timedelta(minutes=1)
-    assert all((row.b.duration_us or 0) < 60_000_000 for row in found.pairs[0].rows)
-    assert "1 h" not in str(found)
+    comparison = Comparison([events, late])
+    assert comparison.is_same
+    assert comparison.pairs[0].totals[1].duration < timedelta(minutes=1)
+    assert all((row.b.duration_us or 0) < 60_000_000 for row in comparison.pairs[0].rows)
+    assert "1 h" not in str(comparison)
 
 
 def test_blocked_calls_can_get_a_result_and_ids_are_not_in_the_head(asked):
@@ -419,7 +419,7 @@ def test_blocked_calls_can_get_a_result_and_ids_are_not_in_the_head(asked):
     assert "changed: variables (k), from event" in head
     assert ".give(RESULT)" in head
     assert "exec_" not in head
-    given = what_if.give(7)
-    assert (given.run.status, given.blocked, given.run.variables["p"]) == ("completed", 0, 7)
+    completed = what_if.give(7)
+    assert (completed.run.status, completed.blocked, completed.run.variables["p"]) == ("completed", 0, 7)
     with pytest.raises(SetupError, match="one result for each blocked call: 1 to 1, not 2"):
         what_if.give(1, 2)

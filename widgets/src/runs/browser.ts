@@ -46,7 +46,7 @@ export class Browser implements View {
   readonly #notice = h("p", { class: "notice", role: "status" });
   readonly #footer = h("p", { class: "foot soft small" });
   readonly #emptyState = h("div", { class: "none", hidden: true });
-  readonly #noQuestions = h("p", { class: "nobody soft" }, "No open questions. Questions from all runs appear here.");
+  readonly #noQuestions = h("p", { class: "empty soft" }, "No open questions. Questions from all runs appear here.");
   readonly #inboxSection: HTMLElement;
   readonly #stopThemeUpdates: () => void;
   readonly #stopAnchor: () => void;

@@ -466,7 +466,7 @@ test("an event of an item has its number, its kind and its time, and words in pl
   expect([".number", ".badge", ".type", ".where", ".text", ".time"].map(text)).toEqual(["7", "M", "model call completed", "read[1]", "amount: 12", "9.07 s"]);
 });
 
-test("while a log is loading its progress is shown, and where somebody wants to go is not lost", async () => {
+test("while a log is loading its progress is shown, and a requested position is not lost", async () => {
   const asked: number[] = [];
   const replay = await shown(0, (sequence) => { asked.push(sequence); return Promise.resolve(state(sequence)); });
   const loading = (): HTMLElement | null => document.querySelector(".filling");
