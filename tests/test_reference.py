@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import linecache
 import re
 import sys
 import typing
@@ -158,7 +157,6 @@ PLUMBING = {
     "divebook.widgets.runs_and_questions.RunsFeed": "reads the rows for the view of a list of runs",
 }
 """Classes that only internal methods return, with the reason."""
-EXAMPLES = ("context.md", "replay.md", "testing.md")
 CONSTANTS = (str, int, Bounds)
 
 
@@ -183,18 +181,6 @@ def test_every_class_that_a_public_function_returns_has_a_place_on_a_page():
 
 def test_the_page_of_errors_shows_the_module():
     assert "::: divebook.errors" in PAGES["errors.md"]
-
-
-@pytest.mark.parametrize("page", EXAMPLES)
-def test_the_examples_of_a_page_run(page, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGES[page], re.MULTILINE | re.DOTALL)
-    assert blocks
-    for number, code in enumerate(blocks, 1):
-        name = f"{page}-{number}"
-        # Functions need a source, from which a workflow takes its definition.
-        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-        exec(compile(code, name, "exec"), {"__name__": "page"})
 
 
 def test_the_stability_page_names_the_public_packages():
