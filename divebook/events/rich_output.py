@@ -2,7 +2,8 @@
 
 A step that returns a figure of matplotlib, an image of Pillow or any other object that notebooks display as an image
 or as HTML has a `RichOutput` as its result. It is made when the result is recorded, so code gets the same object
-whether the call ran now or was replayed.
+whether the call ran now or was replayed. Only results are converted: as an input, an argument or an answer such an
+object is refused, because code that receives the value needs the object and not its display.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from divebook.errors import UnstorableValueError
 from divebook.events.classes import Instance, allow
+from divebook.events.codec import storable
+from divebook.events.values import MAX_DEPTH
 
 HTML = "text/html"
 _SIGNATURES = {
@@ -63,6 +67,43 @@ class RichOutput:
             f"{name}: the log holds only the display ({self.__dict__.get('media_type')}) of "
             f"{self.__dict__.get('name')}; use the object inside the step that makes it"
         )
+
+
+def storable_result(value: Any, path: str = "result") -> Any:
+    """Return the result of a call in normalized form, as `storable` does. An object that the log cannot contain but
+    that notebooks display as an image or as HTML is replaced by a `RichOutput`, also as an item of a list, tuple or
+    dict.
+
+    Raises
+    ------
+    UnstorableValueError
+        With the path to the part that cannot be stored.
+    """
+    try:
+        return storable(value, path)
+    except UnstorableValueError:
+        displayed = _with_displays(value, 0)
+        if displayed is value:
+            raise
+    return storable(displayed, path)
+
+
+def _with_displays(value: Any, depth: int) -> Any:
+    """Return a value with a `RichOutput` in place of each part that only notebooks can display; the value itself if it
+    has no such part.
+    """
+    if type(value) in (list, tuple, dict) and depth < MAX_DEPTH:
+        items = list(value.values()) if type(value) is dict else value
+        displayed = [_with_displays(item, depth + 1) for item in items]
+        if all(new is old for new, old in zip(displayed, items, strict=True)):
+            return value
+        return dict(zip(value, displayed, strict=True)) if type(value) is dict else type(value)(displayed)
+    try:
+        storable(value, "result")
+    except UnstorableValueError:
+        output = rich_output_of(value)
+        return value if output is None else output
+    return value
 
 
 def rich_output_of(value: Any) -> RichOutput | None:

@@ -74,7 +74,6 @@ from divebook.events.recorded import (
     record_moment,
     record_standard,
 )
-from divebook.events.rich_output import rich_output_of
 
 # --- values that a store keeps once, under their hash ---
 #
@@ -408,15 +407,9 @@ def _normalize_other(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, int | float):
         return _normalize(float(value) if isinstance(value, float) else int(value), path, depth)
     recorded = record_standard(value, path) or record_by_plugin(value, path, lambda v, p: _normalize(v, p, depth + 2))
-    return _record_display(value, path) if recorded is None else recorded
-
-
-def _record_display(value: Any, path: str) -> Any:
-    """Return the recorded form of a figure or another object for display: its image or HTML."""
-    output = rich_output_of(value)
-    if output is None:
+    if recorded is None:
         raise UnstorableValueError(path, f"{_class_name(value)} is not plain data; {_advice(value)}")
-    return record_instance(output, path, lambda field, _: field)
+    return recorded
 
 
 def _normalize_collection(value: Any, path: str, depth: int) -> Container:

@@ -35,7 +35,7 @@ from divebook.engine.retries import names_of
 from divebook.engine.state import OperationRecord
 from divebook.errors import OperationError
 from divebook.events import catalog
-from divebook.events.codec import storable
+from divebook.events.rich_output import storable_result
 from divebook.processes import is_kernel
 from divebook.questions.question import FAIL, OUTCOME_UNKNOWN, RETRY
 from divebook.questions.wording import Wording, outcome_unknown
@@ -272,7 +272,7 @@ class Recorder:
             has_returned = True
             # Inside the `try`: a result that the log cannot store is a failure of the call, although the call
             # returned.
-            result = storable(result, "result")
+            result = storable_result(result)
         except Exception as error:  # any exception of the call is its recorded outcome
             # The files changed even if the call failed. The changes are recorded after its end, so that both share
             # one commit.
@@ -422,7 +422,7 @@ async def run_body(
     """
     place = request.place
     try:
-        result = storable(await contained(body(record.operation_id), loop), "result")
+        result = storable_result(await contained(body(record.operation_id), loop))
     except Exception as error:  # any exception of the body is the recorded outcome, unless the log failed
         operations.require_agreement(place.path)
         if operations.journal.error is not None:
@@ -618,7 +618,7 @@ class UnknownOutcomes:
             raise self._operations.fail(place, record, error, since=now)
         result = response.get("result")
         if convert is not None:
-            result = storable(convert(result), "result")
+            result = storable_result(convert(result))
         self._operations.complete(place, record, result, since=now)
         return OutcomeDecision(again=False, result=result)
 

@@ -21,6 +21,7 @@ from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Self
 
+import divebook.events.rich_output  # noqa: F401 - makes its class known, whose instances logs contain
 from divebook.engine.inbox import ANNOTATION, ANSWER, REVOCATION, SIGNAL, Message
 from divebook.engine.lifecycle import STATUSES
 from divebook.errors import (

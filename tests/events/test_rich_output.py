@@ -1,14 +1,18 @@
 """Results that notebooks display as an image or as HTML: recorded as such, shown in views and saved, and never run."""
 
 import base64
+import subprocess
+import sys
+from typing import Any
 
+import pandas as pd
 import pytest
 
 import divebook
 from divebook import Environment, Step, Workflow
-from divebook.errors import UnstorableValueError
+from divebook.errors import InterruptError, UnstorableValueError
 from divebook.events.recorded import opened
-from divebook.events.rich_output import RichOutput, image_uri, recorded_output
+from divebook.events.rich_output import RichOutput, image_uri, recorded_output, storable_result
 from divebook.events.values import normalize
 from divebook.text.redaction import Redactor
 from divebook.widgets.recording import CleanRun
@@ -54,7 +58,7 @@ Figure = type("Figure", (), {"savefig": lambda self, file, **_: file.write(PNG),
     ],
 )
 def test_an_object_for_display_is_recorded_as_what_it_shows(value, media_type, content):
-    recorded = normalize(value)
+    recorded = storable_result(value)
     assert recorded_output(recorded) == (media_type, content)
     output = opened(recorded)
     bundle, _ = output._repr_mimebundle_()
@@ -69,22 +73,87 @@ class Wrong:
         return b"no image"
 
 
-def test_what_is_shown_as_text_is_refused_as_before():
-    for value in (object(), Wrong(), Image):  # a class is no object for display
-        with pytest.raises(UnstorableValueError):
-            normalize(value)
+@pytest.mark.parametrize("value", [object(), Wrong(), Image])
+def test_a_result_that_is_shown_as_text_is_refused(value):
+    """A class is not an object for display."""
+    with pytest.raises(UnstorableValueError, match=r"result\[0\]"):
+        storable_result([value])
+
+
+def test_an_object_for_display_is_recorded_inside_a_list_tuple_and_dict():
+    recorded = opened(storable_result({"text": "owls", "figures": [Image(), (Page(), 3)]}))
+    image, (page, number) = recorded["figures"]
+    assert (recorded["text"], image.media_type, page.media_type, number) == ("owls", "image/png", "text/html", 3)
+
+
+def test_a_frame_stays_a_frame_beside_a_figure():
+    frame = pd.DataFrame({"n": [1, 2]})
+    recorded = opened(storable_result([frame, Image()]))
+    pd.testing.assert_frame_equal(recorded[0], frame)
+
+
+def test_a_list_that_contains_itself_is_refused():
+    endless = [Image()]
+    endless.append(endless)
+    with pytest.raises(UnstorableValueError, match="nested deeper"):
+        storable_result(endless)
+
+
+@pytest.mark.parametrize("value", [Page(), [Page()], {"page": Page()}])
+def test_an_object_for_display_is_refused_as_an_input_an_argument_and_an_answer(value):
+    @divebook.step
+    def show(page: Any) -> str:
+        return "shown"
+
+    @divebook.workflow
+    async def book(ctx, page: Any = None):
+        return await show(Page())
+
+    environment = Environment(
+        store="memory:", workflows=[Workflow("w", [Step("a", ask="Which?")], inputs=["page"]), book]
+    )
+    with pytest.raises(UnstorableValueError):
+        environment.start("w", {"page": value})
+    waiting = environment.start("w", {"page": 1}).wait()
+    with pytest.raises(InterruptError, match="not plain data"):
+        environment.answer(waiting.open_questions[0].id, value)
+    assert waiting.status == "waiting"
+    failed = environment.start("book").wait()
+    assert failed.status == "failed"
+    assert "Page is not plain data" in failed.error
+
+
+READ_RESULT = """
+import sys
+from divebook.events.recorded import opened
+from divebook.stores import open_store
+store = open_store(sys.argv[1])
+(record,) = store.records()
+for event in store.read(record.execution_id):
+    if event.event_type == "operation_completed":
+        print(opened(event.data.result))
+"""
+
+
+def test_a_log_with_a_figure_is_read_by_a_process_that_runs_nothing(tmp_path):
+    path = str(tmp_path / "runs.db")
+    steps = [Step("draw", action="Test.Figure", store="figure")]
+    draw = divebook.action("Test.Figure", idempotent=True)(Image)
+    Environment(store=path, workflows=[Workflow("w", steps)], actions=[draw]).start("w").wait()
+    done = subprocess.run([sys.executable, "-c", READ_RESULT, path], capture_output=True, text=True, check=True)
+    assert "image/png" in done.stdout
 
 
 def test_only_images_have_an_address():
-    assert image_uri(normalize(Image()), 1000) == f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
-    assert image_uri(normalize(Image()), 10) is None
+    assert image_uri(storable_result(Image()), 1000) == f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+    assert image_uri(storable_result(Image()), 10) is None
     forged = normalize(RichOutput("text/html;base64,x", b"x", "a"))
-    for value in (normalize(Page()), forged, "data:image/png;base64,AAAA"):
+    for value in (storable_result(Page()), forged, "data:image/png;base64,AAAA"):
         assert image_uri(value, 1000) is None
 
 
 def test_views_get_the_image_whole_and_the_html_without_secrets():
-    views = views_of(figure=Image(), page=Page(), password=Page())
+    views = views_of(**opened(storable_result({"figure": Image(), "page": Page(), "password": Page()})))
     assert views["figure"]["type"] == "an image"
     assert views["figure"]["text"].startswith("data:image/png;base64,")
     assert (views["page"]["type"], views["page"]["text"]) == ("HTML output", Page()._repr_html_())
@@ -100,7 +169,7 @@ def test_a_run_that_makes_a_figure_completes_and_its_report_and_its_saved_form_h
     environment = Environment(store="memory:", workflows=[Workflow("w", steps)], actions=[draw])
     run = environment.start("w").wait()
     assert (run.status, run.variables["figure"].media_type) == ("completed", "image/png")
-    address = image_uri(normalize(Image()), 1000)
+    address = image_uri(storable_result(Image()), 1000)
     assert f'src="{address}"' in run._repr_html_()
     saved = CleanRun(run, [*run.history()], Redactor()).recording(events=100, texts=100)
     assert [view["text"] for view in saved["variables"]] == [address]
