@@ -26,7 +26,7 @@ def executed(tmp_path_factory):
 
 def test_it_says_what_it_runs_on(executed):
     told = shown(executed, "store = os").strip()
-    file = "a file, for this machine alone; for a database: pip install 'divebook[postgres]' and set POSTGRES"
+    file = "a file, for this machine only; for a database: pip install 'divebook[postgres]' and set POSTGRES"
     assert told == ("a database" if is_available() else file)
 
 
@@ -40,7 +40,7 @@ def test_what_a_worker_that_died_had_is_completed_and_one_ticket_asks(executed):
 
 
 def test_the_question_is_answered_from_the_notebook_and_the_worker_drains(executed):
-    assert shown(executed, "(asking,)") == "'Ann'"
+    assert shown(executed, "for question in runs[13]") == "'Ann'"
     said = shown(executed, "workers[1].terminate").splitlines()
     assert sum("takes from tickets; SIGTERM or Ctrl-C drains it" in line for line in said) == 2
     assert sum("has ended; it took up" in line for line in said) == 1

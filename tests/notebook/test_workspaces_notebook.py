@@ -52,7 +52,7 @@ def test_a_fork_begins_with_the_files_as_they_were(executed):
 
 
 def test_the_files_of_any_event_can_be_had_again(executed):
-    assert shown(executed, "begun = files.restore").startswith('3 files; NUMERALS = {"M": 1000')
+    assert shown(executed, "restored = files.restore").startswith('3 files; NUMERALS = {"M": 1000')
 
 
 def test_saved_outputs_are_those_of_the_cells():
