@@ -56,8 +56,12 @@ def parts_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, Part]:
     while waiting:
         label, thing = waiting.pop()
         if label not in parts:
-            used = _used(thing)
-            parts[label] = Part(_digest(thing), tuple(sorted(used)))
+            # Decorators are looked through. The variables are read once for both results: each start of a workflow
+            # does this for all its functions.
+            bare = inspect.unwrap(thing)
+            variables = [variable for function in _functions(bare) for variable in _read(function)]
+            used = _used(bare, variables)
+            parts[label] = Part(_digest(bare, variables), tuple(sorted(used)))
             waiting += used.items()
     return parts
 
@@ -102,12 +106,11 @@ def _source(key: Any, bare: Any) -> str:
     return _SOURCES[key]
 
 
-def _used(thing: Any) -> dict[str, Any]:
+def _used(bare: Any, variables: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return the functions and classes of the same module that the code of a function or class uses, as a dict by
-    label.
+    label. `variables` are the names and values of all variables that the code reads.
     """
-    bare = inspect.unwrap(thing)
-    values = {_label(value): value for function in _functions(bare) for _, value in _read(function)}
+    values = {_label(value): value for _, value in variables}
     # Objects of other modules are not followed: libraries change by their version.
     return {label: value for label, value in values.items() if label and _is_of(inspect.unwrap(value), bare.__module__)}
 
@@ -208,18 +211,16 @@ def _names(code: CodeType) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _digest(thing: Any) -> str:
-    """Return a hash of the source of a function or class without comments and layout, and of the constants that it
-    reads.
+def _digest(bare: Any, variables: Iterable[tuple[str, Any]]) -> str:
+    """Return a hash of the source of a function or class without comments and layout, and of the constants among the
+    variables that it reads.
     """
-    bare = inspect.unwrap(thing)
     constants = {}
-    for function in _functions(bare):
-        for name, value in _read(function):
-            # A list or a dict may change while the program runs, and does not count as a constant.
-            if isinstance(value, CONSTANTS) or (isinstance(value, tuple | frozenset) and _is_plain(value)):
-                constants[name] = _constant_text(value)
-    source = _class_text(bare) if isinstance(bare, type) else _normal(source_of(thing))
+    for name, value in variables:
+        # A list or a dict may change while the program runs, and does not count as a constant.
+        if isinstance(value, CONSTANTS) or (isinstance(value, tuple | frozenset) and _is_plain(value)):
+            constants[name] = _constant_text(value)
+    source = _class_text(bare) if isinstance(bare, type) else _normal(source_of(bare))
     return _hashed(source, str(sorted(constants.items())))
 
 
