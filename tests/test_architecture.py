@@ -30,7 +30,7 @@ DOORS = {
     "html": ("divebook.report.html", "divebook.tools.builtin"),
     "croniter": ("divebook.definitions.cron",),
     "httpx2": ("divebook.tools",),
-    "immutables": ("divebook.engine", "divebook.runtime", "divebook.replay"),
+    "immutables": ("divebook.engine.maps",),
     "ipywidgets": ("divebook.widgets",),
     "jsonschema": (
         "divebook.devenv.templates",
@@ -165,7 +165,7 @@ def test_every_imported_library_is_declared(graph):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = (entry for name, found in project["optional-dependencies"].items() if name != "test" for entry in found)
     entries = [*project["dependencies"], *extras]
-    declared = {re.split(r"[<>=\[]", entry)[0].replace("-", "_").lower() for entry in entries}
+    declared = {re.split(r"[<>=;\[]", entry)[0].replace("-", "_").lower() for entry in entries}
     named_otherwise = {"ruamel": "ruamel.yaml", "pydantic_ai": "pydantic_ai_slim", "IPython": "ipywidgets"}
     named_otherwise |= {
         "opentelemetry": "opentelemetry_sdk",

@@ -7,8 +7,7 @@ so that an error leaves the draft unchanged.
 
 from __future__ import annotations
 
-from immutables import Map
-
+from divebook.engine.maps import Map
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING, Reserved
 from divebook.engine.state import (
     BRANCHED,

@@ -15,8 +15,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from types import UnionType
 from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from immutables import Map
-
+from divebook.engine.maps import Map
 from divebook.engine.state import ExecutionState, OpenStep, OperationRecord, PathState, is_large
 from divebook.errors import UNFIT
 from divebook.events.catalog import COMPLETED, Payload

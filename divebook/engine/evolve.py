@@ -13,8 +13,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from immutables import Map
-
 from divebook.definitions.step import STAGE
 from divebook.engine.approvals import StandingRule
 from divebook.engine.bounds import follow_about_bounds
@@ -36,6 +34,7 @@ from divebook.engine.changes import (
 )
 from divebook.engine.forks import execution_forked
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
+from divebook.engine.maps import Map
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING, EVENT_EMITTED, VERDICT, Reserved
 from divebook.engine.state import (
     ABANDONED,

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from immutables import Map
-
 from divebook.definitions.definition import Workflow
 from divebook.engine.bounds import follow_about_bounds
 from divebook.engine.changes import without_a_call, workspaces_of_source
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
+from divebook.engine.maps import Map
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING
 from divebook.engine.state import (
     EMPTY,

@@ -14,10 +14,9 @@ from itertools import repeat
 from operator import add
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from immutables import Map
-
 from divebook.engine.approvals import StandingRule
 from divebook.engine.lifecycle import FINAL, PAUSED, TERMINAL, shown_status
+from divebook.engine.maps import Map
 from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT, TIMER, Reserved, consumption_of
 from divebook.errors import CorruptStoreError, SetupError, did_you_mean
 from divebook.events import catalog

@@ -24,12 +24,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from immutables import Map
-
 from divebook.definitions.definition import Workflow
 from divebook.definitions.functions import FUNCTION
 from divebook.definitions.step import STAGE, Step
 from divebook.engine.forks import ends_in
+from divebook.engine.maps import Map
 from divebook.engine.operations import DYNAMIC_CONTENT, SCRIPT_EXECUTION
 from divebook.errors import DivebookError
 from divebook.events import Event, catalog

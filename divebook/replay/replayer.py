@@ -324,7 +324,7 @@ def changed_between(before: ExecutionState, after: ExecutionState) -> list[Chang
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from immutables import Map
+    >>> from divebook.engine.maps import Map
     >>> from divebook.engine.state import ExecutionState
     >>> old = ExecutionState("exec_1", variables=Map(n=1))
     >>> changed_between(old, replace(old, variables=Map(n=2)))

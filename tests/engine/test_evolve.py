@@ -3,9 +3,9 @@
 from dataclasses import FrozenInstanceError, fields
 
 import pytest
-from immutables import Map
 
 from divebook.engine.evolve import evolve, fold
+from divebook.engine.maps import Map
 from divebook.errors import CorruptStoreError
 from divebook.events import Event, catalog
 from divebook.events.event import to_datetime

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import numpy as np
 import pandas as pd
 import pytest
-from immutables import Map
 
 import divebook
 from divebook import Step, Workflow
+from divebook.engine.maps import Map
 from divebook.engine.state import ExecutionState
 from divebook.events.arrow.foreign import Arrow
 from divebook.events.values import normalize
