@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import sys
-import termios
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from tty import setraw
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
@@ -498,8 +496,8 @@ def logs(
 _CHUNK_SIZE = 1 << 16
 # Exit code of a process that SIGKILL has ended.
 _KILLED = -9
-# 141: the code of a program that is ended by SIGPIPE.
-_UNREAD = 128 + signal.SIGPIPE
+# 128 + 13: the code of a program that is ended by SIGPIPE, a signal that Windows lacks.
+_UNREAD = 141
 # `exec` replaces the shell that looks for bash, so that only one shell runs.
 _SHELL = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi"
 User: TypeAlias = Annotated[str | None, option("--user", metavar="USER", help="As whom it runs in a container.")]
@@ -624,6 +622,10 @@ def _raw_terminal(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - its on
     if not in_terminal or not sys.stdin.isatty():
         yield
         return
+    # Windows lacks both modules.
+    import termios
+    from tty import setraw
+
     before = termios.tcgetattr(0)
     try:
         setraw(0, termios.TCSADRAIN)  # what was typed already stays

@@ -27,10 +27,10 @@ from divebook.text.patterns import (
     is_any_character,
     is_not_slash,
 )
-from divebook.workspaces.paths import PathPolicy, Root
+from divebook.workspaces.paths import CLOEXEC, DIRECTORY, NOFOLLOW, PathPolicy, Root
 
-_LIST = os.O_RDONLY | os.O_DIRECTORY
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LIST = os.O_RDONLY | DIRECTORY
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC
 _FILE_MODE = 0o666
 _FOLDER_MODE = 0o777
 

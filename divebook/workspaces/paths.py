@@ -33,7 +33,7 @@ from ctypes import Structure as CStructure
 from pathlib import Path
 from typing import NoReturn, TypeAlias, TypeVar
 
-from divebook.errors import PathNotAllowedError, WorkspaceNotEnteredError
+from divebook.errors import PathNotAllowedError, SetupError, WorkspaceNotEnteredError
 
 _OPENAT2 = 437
 """Number of the system call ``openat2``, the same on every architecture. Python has no function for it."""
@@ -45,6 +45,12 @@ _TRIES = 64
 AT_FDCWD = -100
 PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
 """Flag of `os.open` for a descriptor that only stands for a path: its file cannot be read or written."""
+# Windows has none of these. The modules can be imported there; `Root` raises an error when a folder is opened.
+CLOEXEC: int = getattr(os, "O_CLOEXEC", 0)
+DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
+NOCTTY: int = getattr(os, "O_NOCTTY", 0)
+NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+NONBLOCK: int = getattr(os, "O_NONBLOCK", 0)
 
 
 class _OpenHow(CStructure):
@@ -104,7 +110,7 @@ LONGEST_PATH = 4095
 LONGEST_NAME = 255
 """Maximum length of a file name in bytes."""
 # Flags of every open: commands do not inherit the descriptor, and a terminal does not become that of this process.
-_PLAIN = os.O_CLOEXEC | os.O_NOCTTY
+_PLAIN = CLOEXEC | NOCTTY
 NOT_A_FILE = "not a regular file"
 ABOVE = "leads above the root by .."
 
@@ -134,6 +140,8 @@ class Root:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, name: str | None = None, openat2: bool | None = None) -> None:
+        if not DIRECTORY:
+            raise SetupError("workspaces need Linux or macOS: Windows cannot open a path below an open folder")
         real = os.path.realpath(path)
         self.path = real
         """Real path of the folder on this machine."""

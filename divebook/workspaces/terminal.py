@@ -6,11 +6,9 @@ It is run as a file, ``python terminal.py ROWS COLUMNS PROGRAM ...``, and import
 from __future__ import annotations
 
 import os
-import pty
 import select
 import signal
 import sys
-import termios
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -31,6 +29,10 @@ def main(rows: int, columns: int, words: Sequence[str]) -> int:
     """Run a program in a new pseudo-terminal of the given size. Return its exit code, the negative signal number if a
     signal killed it.
     """
+    # Other modules import this one for `end_after`, also on Windows, which has no pseudo-terminals.
+    import pty
+    import termios
+
     child, terminal = pty.fork()
     # In the child, descriptors 0, 1 and 2 are the new terminal.
     if child == 0:

@@ -24,12 +24,12 @@ from divebook.documents.policy import canonical_name, is_repository, marks_in, m
 from divebook.errors import PathNotAllowedError, SnapshotError
 from divebook.text.format import plural
 from divebook.workspaces.locks import lock
-from divebook.workspaces.paths import PATH_ONLY, Root
+from divebook.workspaces.paths import CLOEXEC, DIRECTORY, NOFOLLOW, PATH_ONLY, Root
 from divebook.workspaces.snapshots.tree import FILE, FOLDER, LINK, TreeEntries, TreeEntry, shown_path
 
 GetContent: TypeAlias = Callable[[str], bytes]
 """Callback that returns the content of a file by its SHA-256 in hexadecimal."""
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC
 _OPEN_FOLDER = 0o700
 _READ_AND_ENTER = 0o500
 _CAP_DAC_OVERRIDE = 1 << 1
@@ -58,7 +58,7 @@ _CAP_DAC_OVERRIDE = 1 << 1
 LOCK_PATIENCE = 30.0
 """Seconds to wait while another process writes into the same folder."""
 _JOURNAL = "journal"
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_FOLDER_FLAGS = os.O_RDONLY | DIRECTORY | NOFOLLOW
 # Modes as `open` and `mkdir` take them, before the umask removes bits.
 _NEW_FILE_MODE = 0o666
 _NEW_FOLDER_MODE = 0o777

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple, Self
 
 from divebook.documents.repository import matches
 from divebook.events.values import StoredFile
-from divebook.workspaces.paths import Root
+from divebook.workspaces.paths import CLOEXEC, DIRECTORY, NOFOLLOW, NONBLOCK, Root
 from divebook.workspaces.snapshots.restore import GetContent, has_unknown_content, open_folder, put_back, set_mode
 from divebook.workspaces.snapshots.tree import FILE, FOLDER, LINK, NO_ENTRIES, Tree, TreeEntries, TreeEntry, TreeProblem
 from divebook.workspaces.workspace import several
@@ -865,8 +865,8 @@ def digest_of(entries: Mapping[str, TreeEntry]) -> str:
 
 SLACK = 20_000_000
 """Nanoseconds: two ticks of the coarsest file system clock. A ctime that is more recent may not show a later change."""
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_READ = os.O_RDONLY | NOFOLLOW | NONBLOCK | CLOEXEC
+_LIST = os.O_RDONLY | NOFOLLOW | DIRECTORY | CLOEXEC
 _TRIES = 3
 # Errors of `os.open` if an entry was removed, or replaced by one of another kind, after `os.stat`: no entry, a file
 # instead of a folder, a link, a socket.
