@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from divebook._version import __version__
+from divebook.libraries import explain_missing
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -141,6 +142,8 @@ __all__ = [
     "tool",
     "workflow",
 ]
+
+explain_missing()
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@
     │   └── NameNotFoundError      a mapping of an environment lacks the name; also a KeyError
     ├── AlreadyRegisteredError     a name is taken
     ├── SetupError                 an environment's settings contradict each other or miss something
+    │   ├── MissingLibraryError    a library that a part of divebook needs is not installed; also an ImportError
     │   ├── PatternError           a pattern is not valid, too large, or takes too long to match
     │   └── SchemaLimitError       a JSON schema takes too much work to be checked
     ├── InvalidEventError          an event or its payload breaks its own rules
@@ -448,6 +449,20 @@ class SetupError(DivebookError):
     def __init__(self, message: str, place: tuple[str | int, ...] = ()) -> None:
         self.place = place
         super().__init__(message)
+
+
+class MissingLibraryError(SetupError, ModuleNotFoundError):
+    """Raised if a part of divebook needs a library that is not installed. The text has the command that installs it.
+
+    Parameters
+    ----------
+    name
+        Name of the module that could not be imported.
+    """
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class PatternError(SetupError):

@@ -23,8 +23,9 @@ from opentelemetry.metrics import Meter
 
 from divebook._version import __version__
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, TOOL_CALL
-from divebook.errors import SetupError
+from divebook.errors import MissingLibraryError, SetupError
 from divebook.events import Event, catalog
+from divebook.libraries import install_command
 from divebook.projections.spans import Span, Spans
 from divebook.questions.bounds import dollars
 from divebook.runtime.leases import DRIVEN_LEASES
@@ -585,9 +586,11 @@ try:
     )
 
     Measures = Metrics
-except ImportError as error:
+except MissingLibraryError:
+    raise
+except ImportError as error:  # only a part of the SDK is installed
     raise SetupError(
-        f"telemetry needs OpenTelemetry's SDK ({error}); install it: pip install 'divebook[otel]'"
+        f"telemetry needs OpenTelemetry's SDK ({error}); install it: {install_command('opentelemetry')}"
     ) from error
 
 _STATUS = {

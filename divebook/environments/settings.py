@@ -27,6 +27,7 @@ from divebook.errors import NotFoundError, SetupError
 from divebook.events import Event
 from divebook.events.catalog import InterruptRaised, InterruptResolved
 from divebook.events.codec import encode
+from divebook.libraries import install_command
 from divebook.projections.spans import Formatter, Formatting
 from divebook.runtime.recorder import CallTracing
 from divebook.runtime.workspaces import OnEgress
@@ -344,7 +345,7 @@ class Addresses:
         if importlib.util.find_spec(NOTIFY_LIBRARY) is None:
             raise SetupError(
                 "notify names addresses, which the package apprise sends to, and it is not installed: "
-                "pip install 'divebook[notify]'"
+                + install_command(NOTIFY_LIBRARY)
             )
         self._addresses = tuple(addresses)
         self._failed = set[int]()

@@ -18,6 +18,7 @@ from typing import Protocol, Self
 
 from divebook.errors import DecryptionError, SetupError
 from divebook.events.recorded import TAG
+from divebook.libraries import install_command
 from divebook.stores.encoding import Fetch, embed, pack, unpack, verified
 
 KEY_VARIABLE = "DIVEBOOK_KEY"
@@ -102,7 +103,7 @@ def _fernet() -> ModuleType:
     try:
         from cryptography import fernet
     except ImportError as error:
-        raise SetupError("encryption needs the package cryptography: pip install 'divebook[encryption]'") from error
+        raise SetupError(f"encryption needs the package cryptography: {install_command('cryptography')}") from error
     return fernet
 
 

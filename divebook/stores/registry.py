@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from divebook import plugins
-from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
+from divebook.errors import AlreadyRegisteredError, MissingLibraryError, SetupError, StoreError
+from divebook.libraries import install_command
 from divebook.report.hints import PRIVATE
 from divebook.stores.backend import SimpleStore
 from divebook.stores.base import EventStore
@@ -35,8 +36,10 @@ def _postgres(url: str) -> EventStore:
 
     try:
         return PostgresStore(url)
-    except ImportError as error:
-        raise SetupError(f"a store in Postgres needs psycopg ({error}): pip install 'divebook[postgres]'") from error
+    except MissingLibraryError:
+        raise
+    except ImportError as error:  # psycopg is there, but its library of the server's client is not
+        raise SetupError(f"a store in Postgres needs psycopg ({error}): {install_command('psycopg')}") from error
 
 
 _factories: dict[str, Factory] = {"postgresql": _postgres, "postgres": _postgres}

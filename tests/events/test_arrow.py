@@ -264,7 +264,7 @@ def test_a_value_whose_library_is_missing_says_what_to_install(monkeypatch):
     recorded = normalize(pl.Series([1]))
     monkeypatch.delitem(sys.modules, "divebook.events.arrow.polars_frames")
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(UnopenableValueError, match="pip install polars"):
+    with pytest.raises(UnopenableValueError, match=r"pip install 'divebook\[polars\]'"):
         recorded.to_python()
     assert opened([recorded], lenient=True) == [recorded]
 

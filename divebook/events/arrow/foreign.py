@@ -14,6 +14,7 @@ from typing import Any
 
 from divebook.errors import UnopenableValueError, UnstorableValueError
 from divebook.events.recorded import Normalize, Recorded
+from divebook.libraries import install_command
 
 LIBRARIES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
 
@@ -226,4 +227,5 @@ def _loaded(kind: str, module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise UnopenableValueError(kind, f"{error.name} is not installed here; pip install {error.name}") from error
+        name = error.name or module
+        raise UnopenableValueError(kind, f"{name} is not installed here; {install_command(name)}") from error

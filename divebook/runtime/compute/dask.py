@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, SetupError, StepError
+from divebook.libraries import install_command
 from divebook.runtime.compute.process_calls import make_pickled_call, pickle_call, unpickle_result
 from divebook.runtime.compute.processes import Processes
 from divebook.runtime.compute.threads import THREADS, Compute, LimitedSlot, SlotPool, Task, await_task, in_thread
@@ -72,7 +73,7 @@ class DaskCluster:
     ) -> None:
         """Check the arguments, without connecting. The first call opens the connection."""
         if importlib.util.find_spec("distributed") is None:
-            raise SetupError("functions run on Dask with the package distributed: pip install 'divebook[dask]'")
+            raise SetupError(f"functions run on Dask with the package distributed: {install_command('distributed')}")
         if not is_client(cluster) and not is_cluster(cluster) and not _ADDRESS.fullmatch(str(cluster)):
             raise SetupError(
                 f"a Dask cluster is a distributed.Client, a cluster or an address, tcp://HOST:PORT, not {cluster!r}"
