@@ -1,6 +1,7 @@
-"""Build hook: makes the browser half of the widgets where it does not exist yet, as in a git checkout.
+"""Build hook: builds the browser part of the widgets where it is missing, as in a git checkout, and adds the notebooks
+of the tutorial and the skill for coding assistants to the wheel.
 
-A source distribution brings it along, and then neither Node nor npm is needed.
+A source distribution contains the built front end, and then neither Node nor npm is needed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+TUTORIAL = ("[0-9]*.ipynb", "example_sundial-*.dist-info/*")
+"""Files below `notebooks/` that ``divebook tutorial`` copies (`divebook.commands.tutorial`)."""
 
 
 class FrontEndHook(BuildHookInterface[Any]):
@@ -26,6 +30,13 @@ class FrontEndHook(BuildHookInterface[Any]):
         program = runpy.run_path(str(self._program))
         return [] if program["is_current"]() else [program["NODE_PACKAGE"]]
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build before the files are collected."""
         subprocess.run([sys.executable, str(self._program), "build"], check=True)
+        # An editable installation reads the notebooks in the repository.
+        if self.target_name == "wheel" and version != "editable":
+            notebooks = Path(self.root) / "notebooks"
+            for pattern in TUTORIAL:
+                for path in sorted(notebooks.glob(pattern)):
+                    target = f"divebook/tutorial/{path.relative_to(notebooks).as_posix()}"
+                    build_data["force_include"][str(path)] = target

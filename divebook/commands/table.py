@@ -12,6 +12,7 @@ from divebook.commands import (
     serving,
     starting,
     store,
+    tutorial,
     variants,
 )
 from divebook.commands.command import (
@@ -29,7 +30,7 @@ from divebook.commands.command import (
 )
 
 # Importing a module declares its commands.
-MODULES = (starting, driving, variants, inspection, files, control, queues, serving, store, definitions)
+MODULES = (starting, driving, variants, inspection, files, control, queues, serving, store, definitions, tutorial)
 
 GROUPS = (START, LOOK, FILES, CHANGE, PEOPLE, QUEUES, DEFINE, STORES)
 
