@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 OTHER_VERSIONS = ("3.11", "3.12", "3.13")
-BROWSER = ("tests/browser", "tests/test_binder.py")
+BROWSER = ("tests/browser", "tests/test_binder.py", "tests/test_wheels.py")
 """Tests that drive a browser or make environments of their own. They run on one Python only, after all other tests."""
 IN_PAIRS = ("-n", "2", "--dist", "loadfile")
 """Each process has a browser and servers of its own, which the tests of a file share."""
