@@ -92,7 +92,7 @@ def tutorial(
     *,
     no_open: Annotated[bool, option("--no-open", help="Copy the notebooks, and do not open JupyterLab.")] = False,
 ) -> Tutorial:
-    """Copy the notebooks of the tutorial into a folder and open JupyterLab.
+    """Copy the notebooks of the tutorial and open JupyterLab.
 
     A changed file is never overwritten. To get its original, remove the file or name another folder.
     """
