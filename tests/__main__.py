@@ -1,4 +1,5 @@
-"""All checks: ``python -m tests [--fast] [--campaigns] [--browser] [--all-pythons] [pytest arguments]``.
+"""All checks: ``python -m tests [--fast] [--campaigns] [--browser] [--all-pythons] [--lowest] [pytest
+arguments]``.
 
 Style, types, import contracts, the front end (built once, for every Python), parts of the suite on the other Pythons of
 this machine if asked for, the suite on this Python, and, if asked for, the tests that drive a browser or build
@@ -8,13 +9,18 @@ minutes, and tests that wait for kernels, containers and other processes, run if
 
 ``--fast`` is for development: style, types and contracts, and the tests of the packages that differ from the branch
 ``main`` (on ``main`` itself: from the commit before), uncommitted changes included, without those that take long.
+
+``--lowest`` only runs a short part of the suite with the lowest versions of the libraries that `pyproject.toml` allows,
+in an environment of its own below ``.venvs``.
 """
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import time
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -103,6 +109,32 @@ TESTS_OF = {
     "workspaces": ("tests/workspace",),
 }
 """Tests of packages whose folder of tests has another name."""
+WITH_LOWEST = (
+    "tests/agents/test_output.py",
+    "tests/agents/test_prices.py",
+    "tests/analysis/test_frames.py",
+    "tests/cli/test_run.py",
+    "tests/commands/test_json.py",
+    "tests/config/test_merge.py",
+    "tests/definitions/test_json_schemas.py",
+    "tests/engine/test_checkpoint.py",
+    "tests/events/test_arrow.py",
+    "tests/export/test_notebook.py",
+    "tests/runtime/test_addresses.py",
+    "tests/runtime/test_dask.py",
+    "tests/runtime/test_functions.py",
+    "tests/runtime/test_groups.py",
+    "tests/runtime/test_processes.py",
+    "tests/scripting/test_script.py",
+    "tests/serve/test_server.py",
+    "tests/store/test_encryption.py",
+    "tests/telemetry/test_telemetry.py",
+    "tests/tools/test_mcp_servers.py",
+    "tests/widgets/test_feed.py",
+)
+"""Tests in which each library of divebook takes part."""
+TOOLS_OF_TESTS = ("hypothesis", "ipykernel", "pytest", "pytest-timeout", "pytest-xdist")
+"""Requirements of the extra ``test`` without which these tests do not run. They have the lowest versions as well."""
 LONG = ("notebook", "kernel", "process", "kills", "crash")
 """Words in the names of test files that start kernels or other processes; ``--fast`` leaves them out."""
 SHOWN = 200
@@ -196,6 +228,25 @@ def run_on(version, python, versions, arguments):
     run(f"tests on Python {version}", command, quiet=True)
 
 
+def run_lowest(arguments):
+    """Run a part of the suite with the lowest versions that `pyproject.toml` allows; leave with the exit code."""
+    place = ROOT / ".venvs" / "lowest"
+    inside = place / "bin" / "python"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    tools = [each for each in extras["test"] if re.split(r"[<>=\[]", each)[0] in TOOLS_OF_TESTS]
+    # Every time from nothing: a version that is there already would count as chosen.
+    uv = str(BIN / "uv")
+    run("environment for lowest versions", [uv, "venv", "-q", "--clear", "-p", sys.executable, str(place)], quiet=True)
+    own = f".[{','.join(sorted(set(extras) - {'docs', 'test'}))}]"
+    requirements = ["-e", own, *tools]
+    resolution = ["--resolution", "lowest-direct", "--python", str(inside)]
+    run("install lowest versions", [uv, "pip", "install", "-q", *resolution, *requirements], quiet=True)
+    # Old versions warn about newer Pythons and libraries.
+    command = [str(inside), "-m", "pytest", "-q", "-o", "filterwarnings=", *IN_PAIRS, *(arguments or WITH_LOWEST)]
+    raise SystemExit(subprocess.run(command, cwd=ROOT, check=False).returncode)
+
+
 def changed_files():
     """Return the paths that differ from the branch ``main``, or on ``main`` from the commit before."""
 
@@ -264,7 +315,10 @@ def main():
         default=os.environ.get("DIVEBOOK_REQUIRE") == "all",
         help="run the campaigns as well (always so with DIVEBOOK_REQUIRE=all)",
     )
+    parser.add_argument("--lowest", action="store_true", help="test with the lowest allowed versions, and nothing else")
     options, arguments = parser.parse_known_args()
+    if options.lowest:
+        run_lowest(arguments)
     if options.fast:
         run_fast(arguments)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes of the tests would compile all anew

@@ -191,18 +191,24 @@ def divebook_what_if_plan(
     prompts: dict[str, str] | None = None,
     model: str | None = None,
     at: int | None = None,
+    definitions: str | None = None,
     store: str | None = None,
 ) -> dict[str, Any]:
     """Plan a what-if: which recorded calls of a run would be reused with one change, which would be live, at what cost.
 
-    Nothing is called or run. Name one change: inputs or variables by name, prompts by step, or a model.
+    Nothing is called or run. Name one change: inputs or variables by name, prompts by step, or a model. `definitions`
+    is YAML or JSON text with the agents of the workflow, which the log does not have.
     """
+    from divebook.definitions.reader import read_definitions
+
     with _opened(store) as environment:
         changes = {"inputs": inputs, "variables": variables, "prompts": prompts, "model": model}
         change = {name: value for name, value in changes.items() if value}
+        if definitions:
+            environment.define(read_definitions(definitions, source_name="definitions"))
         source = environment.run_of(run)
         data = what_if_data(source.what_if(change, at, plan=True))["plan"]
-        return dict(_safe(data, environment, source.id))
+        return dict(_safe(data or {}, environment, source.id))
 
 
 def divebook_check_definition(text: str) -> dict[str, Any]:

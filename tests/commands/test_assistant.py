@@ -13,11 +13,13 @@ from divebook.config import load
 from divebook.errors import NotFoundError, StoreError
 
 FLOW = """
+Agents: [{Name: clerk}]
 Workflows:
   - Name: release
     Inputs: [{Name: city}, {Name: api_key}]
     Steps:
       - {Name: greet, Script: '"violet " + inputs.city', Store: greeting}
+      - {Name: write, Agent: clerk, Prompt: "Greet ${state.greeting}"}
       - {Name: sure, Ask: {Question: "Send violet mail?", Kind: confirmation}, Store: sure}
   - Name: broken
     Steps:
@@ -86,8 +88,9 @@ def test_runs_are_filtered(runs):
 
 
 def test_a_what_if_is_planned_without_a_run(runs):
-    plan = assistant.divebook_what_if_plan(runs[0], inputs={"city": "Bonn"})
+    plan = assistant.divebook_what_if_plan(runs[0], inputs={"city": "Bonn"}, definitions="Agents: [{Name: clerk}]")
     assert plan["source"] == runs[0]
+    assert "clerk" in text_of(plan["live"])
     assert assistant.divebook_runs()["total"] == 3
 
 
@@ -95,7 +98,7 @@ def test_a_definition_is_checked(runs):
     assert assistant.divebook_check_definition(FLOW) == {
         "problems": [],
         "workflows": ["release", "broken"],
-        "agents": [],
+        "agents": ["clerk"],
     }
     (problem, *_) = assistant.divebook_check_definition("Workflows: [{Name: w, Stepps: []}]")["problems"]
     assert problem["line"] == 1
