@@ -1,6 +1,7 @@
 """Locks between processes."""
 
 import asyncio
+import errno
 import fcntl
 import os
 import signal
@@ -112,3 +113,43 @@ def test_a_link_is_not_followed(tmp_path):
     with pytest.raises(OSError, match="symbolic link"):
         asyncio.run(open_locked(tmp_path / "lock", 0))
     assert not (tmp_path / "elsewhere").exists()
+
+
+class Windows:
+    """The part of `msvcrt` that locks bytes: on Linux with a lock of the open file, since one of the process would not
+    exclude the other descriptors of this test.
+    """
+
+    LK_NBLCK, LK_UNLCK = 2, 0
+
+    def locking(self, descriptor, mode, count):
+        place = os.lseek(descriptor, 0, os.SEEK_CUR)
+        assert (place, count) == (locks._LOCKED_BYTE, 1)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_UN if mode == self.LK_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PermissionError(errno.EACCES, "Permission denied") from None  # as on Windows
+
+
+def test_on_windows_a_byte_of_the_file_is_locked(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "_fcntl", None)
+    monkeypatch.setattr(locks, "_msvcrt", Windows())
+    path = tmp_path / "lock"
+    first = asyncio.run(open_locked(path, 0))
+    assert first is not None
+    assert asyncio.run(open_locked(path, 0)) is None
+    other = os.open(path, os.O_RDWR)
+    os.write(other, b"text")
+    assert not lock(other, 0)
+    release(first)
+    assert lock(other, 0)
+    assert os.lseek(other, 0, os.SEEK_CUR) == 4  # writers go on where they were
+    os.close(other)
+    assert path.read_bytes() == b"text"
+
+
+def test_a_system_without_locks_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "_fcntl", None)
+    monkeypatch.setattr(locks, "_msvcrt", None)
+    with pytest.raises(OSError, match="this system has no locks of files"):
+        asyncio.run(open_locked(tmp_path / "lock", 0))
