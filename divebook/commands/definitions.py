@@ -43,7 +43,7 @@ class Keys(Shown):
         """Return a table of keys for each part."""
         from divebook.report.model import Column, Paragraph, Report, Section, Table
 
-        columns = (Column("key"), Column("holds", "long"), Column("means", "long"), Column("notes", "long"))
+        columns = (Column("key"), Column("type", "long"), Column("description", "long"), Column("notes", "long"))
         tables = {
             label: Table(columns, tuple((line.key, line.holds, line.means, line.notes) for line in lines))
             for label, lines in self.parts.items()

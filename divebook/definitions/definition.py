@@ -143,24 +143,27 @@ class Workflow(Definition):
     'ask'
     """
 
-    name: Annotated[str, Key("The name to run it by.", example="audit")]
-    description: Annotated[str, Key("A description for people.", example="Checks the licences of a project")] = ""
-    inputs: Annotated[tuple[InputDefinition, ...], Key("What it is given.")] = ()
+    name: Annotated[str, Key("Name with which the workflow is run.", example="audit")]
+    description: Annotated[str, Key("Description for people.", example="Checks the licences of a project")] = ""
+    inputs: Annotated[tuple[InputDefinition, ...], Key("Inputs of the workflow.")] = ()
     outputs: Annotated[
-        tuple[OutputDefinition, ...], Key("Its results: the variables of these names.", extension=True)
+        tuple[OutputDefinition, ...], Key("Results of the workflow: the variables with these names.", extension=True)
     ] = ()
     steps: Annotated[
         tuple[Step, ...],
-        Key("What it does; the first one is the start, and each leads to the next unless it says otherwise."),
+        Key(
+            "Steps of the workflow. The first step is the start. Each step leads to the next one in the list, unless "
+            "it has `Next` or `End: true`."
+        ),
     ] = ()
-    triggers: Annotated[tuple[TriggerDefinition, ...], Key("Names under which it can be started.")] = ()
-    continue_on_failure: Annotated[bool, Key("Whether the other paths go on after one has failed.", extension=True)] = (
+    triggers: Annotated[tuple[TriggerDefinition, ...], Key("Names under which the workflow can be started.")] = ()
+    continue_on_failure: Annotated[bool, Key("Continue the other paths after one path has failed.", extension=True)] = (
         False
     )
     bounds: Annotated[
         Mapping[str, Any] | None,
         Key(
-            "What a run may spend: tokens, calls, dollars, seconds.",
+            "Budget of a run, such as tokens, model calls, US dollars and seconds.",
             extension=True,
             example="{MaxLLMCalls: 20, MaxCost: 1.5}",
         ),
@@ -168,7 +171,7 @@ class Workflow(Definition):
     """Bounds of an execution that is started without bounds; see `divebook.Bounds`."""
     workspace: Annotated[
         str | None,
-        Key("The workspace of its agents and steps that name none.", extension=True, example="app"),
+        Key("Workspace of the agents and steps that do not name one.", extension=True, example="app"),
     ] = None
     dialect: Dialect = OWN
     source: str = field(default="", compare=False, repr=False)
@@ -372,17 +375,25 @@ class InputDefinition(Definition):
 
     names = ("name",)
     short = (str,)
-    name: Annotated[str, Key("The name, as in `inputs.name`.", required="input name is required", example="topic")]
+    name: Annotated[
+        str,
+        Key(
+            "Name of the input. Expressions use it as `inputs.NAME`.",
+            required="input name is required",
+            example="topic",
+        ),
+    ]
     type: Annotated[
-        str | None, Key("The type of its value; without it any value fits.", kind=table.InputType(), example="string")
+        str | None,
+        Key("Type of the value. Without it, any value is accepted.", kind=table.InputType(), example="string"),
     ] = None
     description: Annotated[
-        str, Key("A description for people; the error for a missing input shows it.", example="What to write about")
+        str, Key("Description for people. The error about a missing input shows it.", example="What to write about")
     ] = ""
-    required: Annotated[bool | None, Key("Whether it must be given; by default yes, unless it has a Default.")] = None
-    default: Annotated[Any, Key("Its value if none is given.", example="rivers")] = None
+    required: Annotated[bool | None, Key("Require a value. Default: true, unless the input has a `Default`.")] = None
+    default: Annotated[Any, Key("Value of the input if none is given.", example="rivers")] = None
     has_default: bool = False
-    as_: Annotated[str | None, Key("Another name.", ignored="an input is known by its Name")] = None
+    as_: Annotated[str | None, Key("Another name of the input.", ignored="an input is known by its Name")] = None
     """Former key ``As``, accepted in the dialect ``dive``. It has no effect."""
     annotated: ParameterType | None = field(default=None, init=False, compare=False, repr=False)
     """Annotation of a parameter of a workflow function, if `type` has no name for it. It is not recorded."""
@@ -400,14 +411,14 @@ class OutputDefinition(Definition):
 
     names = ("name",)
     short = (str,)
-    name: Annotated[str, Key("The variable it shows.", example="report")]
-    type: Annotated[str | None, Key("Its type, for people.", example="string")] = None
-    description: Annotated[str, Key("A description for people.", example="The finished report")] = ""
-    format: Annotated[str | None, Key("How it is written, for people.", example="markdown")] = None
-    default: Annotated[Any, Key("Its value where the variable does not exist.", example="nothing found")] = None
+    name: Annotated[str, Key("Name of the variable.", example="report")]
+    type: Annotated[str | None, Key("Type of the value, for people.", example="string")] = None
+    description: Annotated[str, Key("Description for people.", example="The finished report")] = ""
+    format: Annotated[str | None, Key("Format of the value, for people.", example="markdown")] = None
+    default: Annotated[Any, Key("Value of the output if the variable does not exist.", example="nothing found")] = None
     has_default: bool = False
     document: Annotated[
-        str | None, Key("A document to write it to.", ignored="write it with a Document.Write step")
+        str | None, Key("Document to which the output is written.", ignored="write it with a Document.Write step")
     ] = None
 
     def __post_init__(self) -> None:
@@ -433,27 +444,30 @@ def _plain_bounds(bounds: Bounds | Mapping[str, Any] | None) -> dict[str, Any] |
 class Definitions(Definition):
     """All definitions of one cell, file or folder."""
 
-    name: Annotated[str, Key("The name of the environment.", example="research")] = ""
-    description: Annotated[str, Key("A description for people.", example="Agents and workflows of the team")] = ""
-    version: Annotated[str, Key("Its version, for people.", example="'1.2'")] = ""
+    name: Annotated[str, Key("Name of the environment.", example="research")] = ""
+    description: Annotated[str, Key("Description for people.", example="Agents and workflows of the team")] = ""
+    version: Annotated[str, Key("Version of the definitions, for people.", example="'1.2'")] = ""
     config: Annotated[Config, Key("Settings of the whole environment.")] = field(default_factory=Config)
-    tools: Annotated[tuple[ToolDefinition, ...], Key("Options and limits of tools that agents name.")] = ()
-    documents: Annotated[tuple[DocumentDefinition, ...], Key("Files that steps name without their paths.")] = ()
+    tools: Annotated[tuple[ToolDefinition, ...], Key("Options and limits of tools that agents use.")] = ()
+    documents: Annotated[tuple[DocumentDefinition, ...], Key("Files that steps use by name, without a path.")] = ()
     agents: Annotated[
         tuple[AgentDefinition, ...],
-        Key("Models with a role. Prompts that name no agent go to the first supervisor, else to the first agent."),
+        Key(
+            "Models with a role. A prompt that does not name an agent is answered by the first supervisor, or by the "
+            "first agent if there is no supervisor."
+        ),
     ] = ()
-    workflows: Annotated[tuple[Workflow, ...], Key("The workflows that can be run.")] = ()
+    workflows: Annotated[tuple[Workflow, ...], Key("Workflows that can be run.")] = ()
     """Includes the workflows of pipelines: each pipeline becomes a workflow with its name."""
     pipelines: Annotated[
-        tuple[PipelineConfig, ...], Key("Pipelines: stages that a request passes through.", extension=True)
+        tuple[PipelineConfig, ...], Key("Pipelines: sequences of stages that a request passes through.", extension=True)
     ] = ()
     triggers: Annotated[
         tuple[TriggerDefinition, ...],
         Key("Names that start workflows.", ignored="write it under the Triggers of each workflow"),
     ] = ()
-    schedules: Annotated[tuple[ScheduleDefinition, ...], Key("When to start workflows.")] = ()
-    mcp_servers: Annotated[tuple[MCPServerDefinition, ...], Key("Servers that offer tools to agents.")] = ()
+    schedules: Annotated[tuple[ScheduleDefinition, ...], Key("Times at which workflows are started.")] = ()
+    mcp_servers: Annotated[tuple[MCPServerDefinition, ...], Key("MCP servers that offer tools to agents.")] = ()
     workspaces: Annotated[
         tuple[WorkspaceDefinition, ...], Key("Places with files and a shell, for agents and workflows.", extension=True)
     ] = ()

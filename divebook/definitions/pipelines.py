@@ -36,13 +36,13 @@ class RoutingRule(Definition):
     """
 
     condition: Annotated[
-        str, Key("The field of the output that is looked at.", required="a route needs a Condition", example="verdict")
+        str, Key("Field of the stage's output to compare.", required="a route needs a Condition", example="verdict")
     ]
-    value: Annotated[Any, Key("The value that it must have.", example="loop_back")]
+    value: Annotated[Any, Key("Value that the field must have.", example="loop_back")]
     target: Annotated[
         str,
         Key(
-            "The stage to go to, `end`, or `clarification` or `confirmation` to ask a person.",
+            "Stage to continue with, `end`, or `clarification` or `confirmation` to ask a person.",
             required="a route needs a Target",
             example="draft",
         ),
@@ -62,9 +62,16 @@ class RoutingRule(Definition):
 class EdgeLimit(Definition):
     """Limit on how often one request may pass from one stage to another. 0 means no limit."""
 
-    source: Annotated[str, Key("The stage that is left.", required="an edge limit needs a Source", example="check")]
-    target: Annotated[str, Key("The stage that is entered.", required="an edge limit needs a Target", example="draft")]
-    max_count: Annotated[int, Key("How often at most; 0 for no limit.", kind=_COUNT, example="2")] = 0
+    source: Annotated[
+        str, Key("Stage at which the edge starts.", required="an edge limit needs a Source", example="check")
+    ]
+    target: Annotated[
+        str, Key("Stage at which the edge ends.", required="an edge limit needs a Target", example="draft")
+    ]
+    max_count: Annotated[
+        int,
+        Key("Maximum number of times that a request may follow the edge; 0 for no limit.", kind=_COUNT, example="2"),
+    ] = 0
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -82,38 +89,46 @@ class EdgeLimit(Definition):
 class AgentStage(Definition):
     """One stage of a pipeline: its agent, the output that the agent must return, and the routes to other stages."""
 
-    name: Annotated[str, Key("The name of the stage.", required="stage name is required", example="draft")]
+    name: Annotated[str, Key("Name of the stage.", required="stage name is required", example="draft")]
     stage_order: Annotated[
-        int, Key("Its position; stages of equal order keep the order in which they are listed.", example="1")
+        int, Key("Position of the stage. Stages with the same position keep the order of the list.", example="1")
     ] = 0
     requires: Annotated[
-        tuple[str, ...], Key("In parallel runs: stages that must be completed before.", example="[draft]")
+        tuple[str, ...],
+        Key("With `Mode: parallel`: stages that must complete before this stage starts.", example="[draft]"),
     ] = ()
     after: Annotated[
         tuple[str, ...],
-        Key("In parallel runs: stages that must have ended before, completed or not.", example="[draft]"),
+        Key(
+            "With `Mode: parallel`: stages that must end before this stage starts, completed or failed.",
+            example="[draft]",
+        ),
     ] = ()
     join_strategy: Annotated[
         Literal["all", "any"],
         Key(
-            "Whether `all` required stages must be completed, or `any` of them is enough.",
+            "`all`: all stages in `Requires` must complete. `any`: one of them is enough.",
             kind=table.Text(choices=("all", "any"), complaint="invalid JoinStrategy: {}"),
             example="any",
         ),
     ] = "all"
     has_llm: Annotated[
         bool,
-        Key("Whether the agent answers here, or a Python function of the pipeline in its place.", name="HasLLM"),
+        Key(
+            "Ask the agent, or call the Python function that the pipeline has in place of the agent. Not needed with "
+            "`Agent`.",
+            name="HasLLM",
+        ),
     ] = False
     has_tools: Annotated[
-        bool, Key("Whether the steps of the output `plan` are carried out with the actions of the environment.")
+        bool, Key("Execute the steps in the output `plan` of an earlier stage, with the actions of the environment.")
     ] = False
     has_policies: bool = False
     """True if the stage has policies. For readers of the definition only; it has no effect."""
     tool_access: Annotated[
         Literal["none", "read", "write", "all"],
         Key(
-            "Which tools a plan may use: `none`, `all`, or with `read` or `write` those of AllowedTools.",
+            "Tools that a plan may use: `none`, `all`, or those in `AllowedTools` (`read` and `write`).",
             kind=table.Text(choices=("none", "read", "write", "all"), complaint="invalid ToolAccess: {}"),
             example="read",
         ),
@@ -121,57 +136,71 @@ class AgentStage(Definition):
     allowed_tools: Annotated[
         tuple[str, ...] | None,
         Key(
-            "Tools that a plan may use, `[]` for none; by default all of them.",
+            "Tools that a plan may use with `ToolAccess` `read` or `write`; `[]` for none. Default: all tools.",
             kind=table.OptionalTexts(),
             example="[Document.Read]",
         ),
     ] = None
-    model_role: Annotated[
-        str, Key("The agent that answers here; HasLLM need not be written then.", name="Agent", example="writer")
-    ] = ""
+    model_role: Annotated[str, Key("Agent that does the work of the stage.", name="Agent", example="writer")] = ""
     prompt: Annotated[
         str,
         Key(
-            "What the agent is asked, a template over `envelope`; by default the request and the outputs so far.",
+            "Prompt for the agent; a template with the variable `envelope`. Default: the request and the outputs so "
+            "far.",
             example="Draft an answer to ${envelope.raw_input}",
         ),
     ] = ""
-    prompt_key: Annotated[str, Key("Which of the Prompts of the pipeline the agent is asked.", example="draft")] = ""
-    temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
-    max_tokens: Annotated[
-        int | None, Key("How long an answer may be.", kind=table.Number(ranges.COUNT), example="2000")
+    prompt_key: Annotated[
+        str, Key("Key of the prompt in the `Prompts` of the pipeline, in place of `Prompt`.", example="draft")
+    ] = ""
+    temperature: Annotated[
+        float | None, Key("Sampling temperature: higher values give more varied answers.", example="0.2")
     ] = None
-    output_key: Annotated[str, Key("The slot of its output; by default the name of the stage.", example="plan")] = ""
+    max_tokens: Annotated[
+        int | None, Key("Maximum number of tokens of an answer.", kind=table.Number(ranges.COUNT), example="2000")
+    ] = None
+    output_key: Annotated[
+        str, Key("Key under which the output of the stage is stored. Default: the name of the stage.", example="plan")
+    ] = ""
     required_output_fields: Annotated[
-        tuple[str, ...], Key("Fields that its output must have.", example="[verdict]")
+        tuple[str, ...], Key("Fields that the output of the stage must have.", example="[verdict]")
     ] = ()
     routing_rules: Annotated[
         Sequence[RoutingRule],
         Key(
-            "Where to go by what the output holds; the first that fits decides.", name="Routes", kind=Many(RoutingRule)
+            "Routes that depend on the output. The first route that matches is taken.",
+            name="Routes",
+            kind=Many(RoutingRule),
         ),
     ] = ()
     default_next: Annotated[
-        str, Key("Where to go if no route fits; by default `end`.", name="Next", example="check")
+        str, Key("Stage to continue with if no route matches. Default: `end`.", name="Next", example="check")
     ] = ""
     error_next: Annotated[
-        str, Key("Where to go if the stage fails; by default the request ends.", example="repair")
+        str, Key("Stage to continue with if this stage fails. Default: the request ends.", example="repair")
     ] = ""
     timeout_seconds: Annotated[
         float | None,
         Key(
-            "How many seconds an attempt may take; by default as the pipeline says. 0 for no limit.",
+            "Time limit of one attempt; 0 for no limit. Default: `TimeoutSeconds` of the pipeline.",
             kind=_SECONDS,
             example="60",
         ),
     ] = None
     max_visits: Annotated[
-        int, Key("How often a request may be here; the next entry ends it. 0 for no limit.", kind=_COUNT, example="3")
+        int,
+        Key(
+            "Maximum number of times that a request may enter the stage; 0 for no limit. A further entry ends the "
+            "request.",
+            kind=_COUNT,
+            example="3",
+        ),
     ] = 0
     max_retries: Annotated[
         int,
         Key(
-            "How often a failed stage is tried again; it is then repeated as well where its process died.",
+            "Maximum number of retries of a failed stage. With 1 or more, the stage is also repeated after its "
+            "process died.",
             kind=_COUNT,
             example="2",
         ),
@@ -281,54 +310,76 @@ class PipelineConfig(Definition):
     ['draft', 'check']
     """
 
-    name: Annotated[str, Key("The name to run it by.", required="pipeline name is required", example="review")]
+    name: Annotated[
+        str, Key("Name with which the pipeline is run.", required="pipeline name is required", example="review")
+    ]
     agents: Annotated[
         Sequence[AgentStage],
-        Key("The stages, in the order in which a request meets them.", name="Stages", kind=Many(AgentStage)),
+        Key("Stages, in the order in which a request passes through them.", name="Stages", kind=Many(AgentStage)),
     ] = ()
     default_run_mode: Annotated[
         RunMode,
         Key(
-            "`sequential`: one stage after the other; `parallel`: all that are ready side by side.",
+            "`sequential`: one stage after the other. `parallel`: all stages that are ready at the same time.",
             name="Mode",
             kind=table.Text(choices=("sequential", "parallel"), complaint="invalid Mode: {}"),
             example="parallel",
         ),
     ] = "sequential"
     max_iterations: Annotated[
-        int, Key("How often a request may go back to an earlier stage.", kind=_COUNT, example="2")
+        int, Key("Maximum number of times that a request may return to an earlier stage.", kind=_COUNT, example="2")
     ] = 3
     max_llm_calls: Annotated[
-        int, Key("How many model calls a request may make.", name="MaxLLMCalls", kind=_COUNT, example="20")
+        int, Key("Maximum number of model calls for one request.", name="MaxLLMCalls", kind=_COUNT, example="20")
     ] = 10
-    max_agent_hops: Annotated[int, Key("How many stages a request may pass through.", kind=_COUNT, example="40")] = 21
+    max_agent_hops: Annotated[
+        int, Key("Maximum number of stages that one request may pass through.", kind=_COUNT, example="40")
+    ] = 21
     default_timeout_seconds: Annotated[
         float,
         Key(
-            "How many seconds an attempt at a stage may take. 0 for no limit.",
+            "Time limit of one attempt at a stage; 0 for no limit.",
             name="TimeoutSeconds",
             kind=_SECONDS,
             example="60",
         ),
     ] = 300
-    edge_limits: Annotated[Sequence[EdgeLimit], Key("How often single edges may be passed.", kind=Many(EdgeLimit))] = ()
+    edge_limits: Annotated[
+        Sequence[EdgeLimit], Key("Limits on how often a request may follow single edges.", kind=Many(EdgeLimit))
+    ] = ()
     clarification_resume_stage: Annotated[
-        str, Key("Where a request continues after a clarification; by default where it stopped.", example="draft")
+        str,
+        Key(
+            "Stage at which a request continues after a clarification. Default: the stage at which it stopped.",
+            example="draft",
+        ),
     ] = ""
     confirmation_resume_stage: Annotated[
-        str, Key("Where a request continues after a confirmation; by default where it stopped.", example="draft")
+        str,
+        Key(
+            "Stage at which a request continues after a confirmation. Default: the stage at which it stopped.",
+            example="draft",
+        ),
     ] = ""
     agent_review_resume_stage: Annotated[
-        str, Key("Where a request continues after a review; by default where it stopped.", example="draft")
+        str,
+        Key(
+            "Stage at which a request continues after a review. Default: the stage at which it stopped.",
+            example="draft",
+        ),
     ] = ""
     prompts: Annotated[
         Mapping[str, str],
-        Key("Prompts by key, templates over `envelope`.", example="{draft: 'Answer ${envelope.raw_input}'}"),
+        Key(
+            "Prompts by key. Each is a template with the variable `envelope`.",
+            example="{draft: 'Answer ${envelope.raw_input}'}",
+        ),
     ] = field(default_factory=dict)
     on_exhausted: Annotated[
         Literal["stop", "ask"],
         Key(
-            "At a bound: `stop`, or `ask` a person whether to raise it.",
+            "Reaction to a limit that is reached. `stop`: end the request. `ask`: ask a person whether to raise the "
+            "limit.",
             kind=table.Text(choices=("stop", "ask"), complaint="invalid OnExhausted: {}"),
             example="ask",
         ),
@@ -336,12 +387,12 @@ class PipelineConfig(Definition):
     on_expired: Annotated[
         Literal["terminate", "ask"],
         Key(
-            "When a question expires without an answer: `terminate`, or `ask` again.",
+            "Reaction to a question that expires without an answer. `terminate`: end the request. `ask`: ask again.",
             kind=table.Text(choices=("terminate", "ask"), complaint="invalid OnExpired: {}"),
             example="ask",
         ),
     ] = "terminate"
-    resume_checkpoints: Annotated[bool, Key("Whether checkpoints are passed without waiting for a person.")] = False
+    resume_checkpoints: Annotated[bool, Key("Continue after a checkpoint without waiting for a person.")] = False
 
     def __post_init__(self) -> None:
         listed = [AgentStage.of(stage) for stage in self.agents]

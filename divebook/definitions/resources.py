@@ -56,85 +56,114 @@ class AgentDefinition(Definition):
 
     names = ("name",)
 
-    name: Annotated[str, Key("The name that steps use.", kind=_TRIMMED, example="editor")]
+    name: Annotated[str, Key("Name that steps use.", kind=_TRIMMED, example="editor")]
     goal: Annotated[
         str,
         Key(
-            "What it is to achieve; part of its instructions.", kind=_TRIMMED, example="You make texts short and clear."
+            "Goal of the agent. It is part of the instructions.",
+            kind=_TRIMMED,
+            example="You make texts short and clear.",
         ),
     ] = ""
     instructions: Annotated[
-        str, Key("Its instructions, sent before each prompt.", kind=_TRIMMED, example="Keep quotations as they are.")
+        str,
+        Key(
+            "Instructions of the agent. They are sent before each prompt.",
+            kind=_TRIMMED,
+            example="Keep quotations as they are.",
+        ),
     ] = ""
     is_supervisor: Annotated[
-        bool, Key("Whether it answers prompts that name no agent, and may give work to others.")
+        bool, Key("Let the agent answer prompts that do not name an agent, and delegate work to other agents.")
     ] = False
     subordinates: Annotated[
         tuple[str, ...] | None,
         Key(
-            "Agents it may give work to, `[]` for none; by default all others, if it is the only supervisor.",
+            "Agents to which the agent may delegate work; `[]` for none. Default: all other agents, if it is the only "
+            "supervisor.",
             kind=table.OptionalTexts(),
             example="[researcher]",
         ),
     ] = None
-    provider: Annotated[str | None, Key("The service that runs its model.", example="anthropic")] = None
+    provider: Annotated[str | None, Key("Provider of the model.", example="anthropic")] = None
     model: Annotated[
         str | None,
         Key(
-            "Its model: `provider:model`, a name of its provider, or `scripted` (offline).",
+            "Model of the agent: `provider:model`, a model name of the `Provider`, or `scripted` (offline).",
             example="anthropic:claude-sonnet-5-5",
         ),
     ] = None
-    tools: Annotated[tuple[str, ...], Key("Tools it may call.", example="[read_file, fetch]")] = ()
+    tools: Annotated[tuple[str, ...], Key("Tools that the agent may call.", example="[read_file, fetch]")] = ()
     tool_config: Annotated[
         Mapping[str, Any],
-        Key("Options of its tools, by name; they win over a tool's Parameters.", example="{read_file: {}}"),
+        Key(
+            "Options of the agent's tools, by name of the tool. They override the `Parameters` of the tool.",
+            example="{read_file: {}}",
+        ),
     ] = field(default_factory=dict)
     servers: Annotated[
         tuple[str, ...],
-        Key("MCP servers whose tools it may all call; Tools names single ones.", extension=True, example="[files]"),
+        Key(
+            "MCP servers of which the agent may call all tools. To allow single tools, list them in `Tools`.",
+            extension=True,
+            example="[files]",
+        ),
     ] = ()
     workspace: Annotated[
         str | None,
         Key(
-            "The workspace whose files and shell it may use. It has all tools for that, or those that Tools names.",
+            "Workspace whose files and shell the agent may use. The agent has all tools for workspaces, or only those "
+            "that are listed in `Tools`.",
             extension=True,
             example="app",
         ),
     ] = None
     response_timeout: Annotated[
         float,
-        Key("How long one request may take.", kind=table.Duration(ranges.SOME_SECONDS), example="90s"),
+        Key("Time limit of one request to the model.", kind=table.Duration(ranges.SOME_SECONDS), example="90s"),
     ] = DEFAULT_RESPONSE_TIMEOUT
     """Time limit of one request to the model in seconds."""
     retry: Annotated[
         Retry | None,
-        Key("How requests are tried again; by default 3 attempts after 429, 5xx and lost connections.", extension=True),
+        Key(
+            "Retry policy for requests to the model. Default: 3 attempts, after status 429 or 5xx and after a lost "
+            "connection.",
+            extension=True,
+        ),
     ] = None
     tool_iteration_limit: Annotated[
         int,
-        Key("How often it may call tools for one prompt.", kind=table.Number(ranges.COUNT_OR_ZERO), example="30"),
+        Key(
+            "Maximum number of rounds of tool calls for one prompt.",
+            kind=table.Number(ranges.COUNT_OR_ZERO),
+            example="30",
+        ),
     ] = DEFAULT_TOOL_ITERATIONS
     corrections: Annotated[
         int,
         Key(
-            "How often its model may correct a call of a tool, or an answer, that does not have the expected form.",
+            "Maximum number of times the model may correct a tool call or an answer that does not have the expected "
+            "form.",
             kind=table.Number(ranges.COUNT_OR_ZERO),
             extension=True,
             example="3",
         ),
     ] = DEFAULT_CORRECTIONS
-    date_awareness: Annotated[bool, Key("Whether its instructions hold today's date.")] = True
+    date_awareness: Annotated[bool, Key("Add the current date to the instructions.")] = True
     system_prompt: Annotated[
-        str | None, Key("Its whole instructions, as a template over `agent`.", example="You are an editor.")
+        str | None,
+        Key("Template in place of name, goal and instructions. Its variable is `agent`.", example="You are an editor."),
     ] = None
-    model_settings: Annotated[ModelSettings | None, Key("Settings of its model.")] = None
-    context: Annotated[tuple[ContentEntry, ...], Key("What every prompt begins with.")] = ()
-    approvals: Annotated[tuple[ApprovalRule, ...], Key("Rules for its calls of tools.", extension=True)] = ()
+    model_settings: Annotated[ModelSettings | None, Key("Settings of the model.")] = None
+    context: Annotated[tuple[ContentEntry, ...], Key("Content that precedes every prompt.")] = ()
+    approvals: Annotated[
+        tuple[ApprovalRule, ...], Key("Approval rules for the tool calls of the agent.", extension=True)
+    ] = ()
     cache: Annotated[
         float | str | None,
         Key(
-            "How long its model's responses are used again, in any run, for the same request: `7d`.",
+            "Time for which a response of the model is reused for the same request, in all runs, such as `7d`. "
+            "Default: no reuse.",
             kind=table.Anything(),
             extension=True,
             example="7d",
@@ -143,7 +172,8 @@ class AgentDefinition(Definition):
     script: Annotated[
         Any,
         Key(
-            "What it answers while its model is `scripted`: a list of replies, `turns` with a list for each, a file.",
+            "Replies of the agent if its model is `scripted`: a list of replies, a mapping with `turns` (a list of "
+            "replies for each turn), or the path of a file.",
             kind=table.Anything(),
             extension=True,
             example="[First answer, Second answer]",
@@ -152,7 +182,7 @@ class AgentDefinition(Definition):
     output: Annotated[
         Any,
         Key(
-            "What it answers with, in place of text: a JSON schema, or the name of an allowed class.",
+            "Type of the answers, in place of text: a JSON schema, or the name of an allowed class.",
             extension=True,
             example="{type: object, properties: {score: {type: integer}}}",
         ),
@@ -160,7 +190,7 @@ class AgentDefinition(Definition):
     api_key: Annotated[
         str | None,
         Key(
-            "Where the key of its provider is: `env://NAME` or `file://PATH`; looked up at each call.",
+            "Location of the provider's API key: `env://NAME` or `file://PATH`. The key is read at each call.",
             extension=True,
             example="env://EDITOR_KEY",
         ),
@@ -168,7 +198,7 @@ class AgentDefinition(Definition):
     bounds: Annotated[
         Mapping[str, Any] | None,
         Key(
-            "What it may spend for one prompt: MaxCost, MaxTokens, MaxLLMCalls, OnExhausted.",
+            "Budget for one prompt: `MaxCost`, `MaxTokens`, `MaxLLMCalls` and `OnExhausted`.",
             extension=True,
             example="{MaxLLMCalls: 20}",
         ),
@@ -192,29 +222,39 @@ class AgentDefinition(Definition):
 class ModelSettings(Definition):
     """Settings for requests to the model of an agent. None means the default of the provider."""
 
-    temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
-    presence_penalty: Annotated[float | None, Key("How much new subjects are preferred.", example="0.5")] = None
-    frequency_penalty: Annotated[float | None, Key("How much repeated words are avoided.", example="0.5")] = None
-    reasoning_budget: Annotated[int | None, Key("Tokens for thinking.", ignored="write ReasoningEffort")] = None
+    temperature: Annotated[
+        float | None, Key("Sampling temperature: higher values give more varied answers.", example="0.2")
+    ] = None
+    presence_penalty: Annotated[
+        float | None,
+        Key("Penalty for tokens that already occur in the text. Higher values favour new topics.", example="0.5"),
+    ] = None
+    frequency_penalty: Annotated[
+        float | None, Key("Penalty for frequent tokens. Higher values avoid repetition.", example="0.5")
+    ] = None
+    reasoning_budget: Annotated[int | None, Key("Number of tokens for reasoning.", ignored="write ReasoningEffort")] = (
+        None
+    )
     reasoning_effort: Annotated[
-        str | None, Key("How much it thinks, in the words of its provider.", example="high")
+        str | None, Key("Amount of reasoning, in the terms of the provider, such as `high`.", example="high")
     ] = None
     max_tokens: Annotated[
-        int | None, Key("The most tokens of an answer.", kind=table.Number(ranges.COUNT), example="4096")
+        int | None, Key("Maximum number of tokens of an answer.", kind=table.Number(ranges.COUNT), example="4096")
     ] = None
     tool_choice: Annotated[
         Mapping[str, Any] | None,
         Key(
-            "Which tool it must call first: `{type: tool, name: search}`, or type `any`, `auto` or `none`.",
+            "Choice of the first tool call. `{type: tool, name: search}`: the model must call this tool. `any`: it "
+            "must call a tool. `auto`: it decides. `none`: it may not call tools at all.",
             example="{type: auto}",
         ),
     ] = None
-    parallel_tool_calls: Annotated[bool | None, Key("Whether it may call several tools at once.")] = None
-    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
+    parallel_tool_calls: Annotated[bool | None, Key("Allow several tool calls in one response.")] = None
+    features: Annotated[tuple[str, ...], Key("Features to enable.", ignored=_NO_FEATURES)] = ()
     request_headers: Annotated[
         Mapping[str, Sequence[str]], Key("HTTP headers of each request.", example="{X-Team: docs}")
     ] = field(default_factory=dict)
-    caching: Annotated[bool | None, Key("Whether prompts are cached.", ignored=_NO_CACHING)] = None
+    caching: Annotated[bool | None, Key("Cache prompts.", ignored=_NO_CACHING)] = None
 
     def __post_init__(self) -> None:
         require_numbers(self)
@@ -238,13 +278,13 @@ class ProviderSettings(Definition):
     """
 
     name: Annotated[
-        str, Key("The provider that these settings are for.", required="provider name is required", example="openai")
+        str, Key("Provider to which these settings apply.", required="provider name is required", example="openai")
     ]
-    caching: Annotated[bool | None, Key("Whether it caches prompts.", ignored=_NO_CACHING)] = None
-    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
+    caching: Annotated[bool | None, Key("Cache prompts.", ignored=_NO_CACHING)] = None
+    features: Annotated[tuple[str, ...], Key("Features to enable.", ignored=_NO_FEATURES)] = ()
     request_headers: Annotated[
         Mapping[str, Sequence[str]],
-        Key("HTTP headers of each request; those of an agent are added.", example="{X-Team: docs}"),
+        Key("HTTP headers of each request, in addition to those of the agent.", example="{X-Team: docs}"),
     ] = field(default_factory=dict)
 
 
@@ -253,25 +293,25 @@ class Config(Definition):
     """Settings of a whole environment. An empty string means that the setting is not set."""
 
     names = ("default_workflow",)
-    default_provider: Annotated[str, Key("The provider of agents that name none.", example="anthropic")] = ""
-    default_model: Annotated[str, Key("The model of agents that name none.", example="claude-sonnet-5-5")] = ""
-    default_workflow: Annotated[str, Key("The workflow of a run that names none.", example="audit")] = ""
+    default_provider: Annotated[str, Key("Provider of agents that do not name one.", example="anthropic")] = ""
+    default_model: Annotated[str, Key("Model of agents that do not name one.", example="claude-sonnet-5-5")] = ""
+    default_workflow: Annotated[str, Key("Workflow to run if none is named.", example="audit")] = ""
     confirmation_mode: Annotated[
         str,
         Key(
-            "Which tools ask before they run.",
+            "Tool calls that need the approval of a person, if no approval rule matches.",
             kind=table.Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
             example="if-destructive",
         ),
     ] = ""
     approvals: Annotated[
         tuple[ApprovalRule, ...],
-        Key("Rules for calls of tools; of those that match the strictest holds.", extension=True),
+        Key("Approval rules for tool calls. If several rules match a call, the strictest one applies.", extension=True),
     ] = ()
     log_level: Annotated[
         str,
         Key(
-            "How much is logged.",
+            "Amount of logging.",
             kind=table.Text(choices=LOG_LEVELS, complaint="invalid log level: {}"),
             ignored="the log of an execution has all; set the level of Python's own logging",
         ),
@@ -279,14 +319,16 @@ class Config(Definition):
     durability: Annotated[
         str,
         Key(
-            "Whether each event is safe on disk at once (full), or soon after (relaxed).",
+            "`full`: every event survives a power failure. `relaxed`: faster, but a power failure may lose the latest "
+            "events.",
             kind=table.Text(choices=DURABILITIES, complaint="invalid durability: {}"),
         ),
     ] = ""
     recover: Annotated[
         str,
         Key(
-            "What happens to executions whose process has died, when a notebook loads.",
+            "Treatment of interrupted runs, whose process has died, when a notebook loads divebook. `ask`: print how "
+            "to resume them. `auto`: resume them. `off`: do nothing.",
             kind=table.Text(choices=RECOVERIES, complaint="invalid way to recover: {}"),
             example="auto",
         ),
@@ -294,7 +336,8 @@ class Config(Definition):
     notebook_data: Annotated[
         str,
         Key(
-            "Whether outputs in notebooks carry the data of their run.",
+            "`on`: save the data of each run in the output of its cell, so that the notebook can replay the run. "
+            "`off`: save text and HTML only.",
             kind=table.Text(choices=NOTEBOOK_DATA, complaint="invalid setting for notebook data: {}"),
         ),
     ] = ""
@@ -305,25 +348,26 @@ class Config(Definition):
 class ToolDefinition(Definition):
     """Options and limits of a tool, which apply to all agents that use it."""
 
-    name: Annotated[str, Key("Its name.", required="tool name is required", example="read_file")]
-    enabled: Annotated[bool, Key("Whether it may be used.")] = True
+    name: Annotated[str, Key("Name of the tool.", required="tool name is required", example="read_file")]
+    enabled: Annotated[bool, Key("Allow agents to use the tool.")] = True
     parameters: Annotated[
         Mapping[str, Any],
         Key(
-            "Its options; of a function made with `@tool`, arguments that no model gives. `env://NAME` is looked up.",
+            "Options of the tool. For a function with `@tool`: arguments that are fixed here and hidden from the "
+            "model. `env://NAME` is replaced by the environment variable.",
             example="{folder: docs}",
         ),
     ] = field(default_factory=dict)
-    approval: Annotated[bool, Key("Whether a person must approve every call first.", extension=True)] = False
+    approval: Annotated[bool, Key("Ask a person for approval before every call.", extension=True)] = False
     timeout: Annotated[
         float | None,
-        Key("Seconds that a call may take.", kind=table.Number(ranges.SOME_SECONDS), extension=True, example="60"),
+        Key("Time limit of one call.", kind=table.Number(ranges.SOME_SECONDS), extension=True, example="60"),
     ] = None
-    retry: Annotated[Retry | None, Key("How a call that failed is made again.", extension=True)] = None
+    retry: Annotated[Retry | None, Key("Retry policy for failed calls.", extension=True)] = None
     limit: Annotated[
         int | None,
         Key(
-            "How often it may be called for one prompt.",
+            "Maximum number of calls for one prompt.",
             kind=table.Number(ranges.COUNT),
             extension=True,
             example="5",
@@ -331,12 +375,18 @@ class ToolDefinition(Definition):
     ] = None
     concurrency: Annotated[
         int | None,
-        Key("How many of its calls may run at once.", kind=table.Number(ranges.COUNT), extension=True, example="2"),
+        Key(
+            "Maximum number of calls that run at the same time.",
+            kind=table.Number(ranges.COUNT),
+            extension=True,
+            example="2",
+        ),
     ] = None
     most: Annotated[
         int | None,
         Key(
-            "Characters of a result that the model gets, head and tail; the log has the whole.",
+            "Maximum number of characters of a result that the model gets. A longer result is cut in the middle. The "
+            "log has the whole result.",
             kind=table.Number(ranges.CHARACTERS),
             extension=True,
             example="4000",
@@ -353,15 +403,17 @@ class ToolDefinition(Definition):
 class DocumentDefinition(Definition):
     """Definition of a document: a name under which steps can use a file."""
 
-    name: Annotated[str, Key("The name that steps use.", required="document name is required", example="style-guide")]
-    id: Annotated[str | None, Key("Another name.", ignored=_BY_NAME)] = None
-    description: Annotated[str, Key("A description for people.", example="How we write")] = ""
-    path: Annotated[str | None, Key("The file.", example="guides/style.md")] = None
+    name: Annotated[str, Key("Name that steps use.", required="document name is required", example="style-guide")]
+    id: Annotated[str | None, Key("Another name of the document.", ignored=_BY_NAME)] = None
+    description: Annotated[str, Key("Description for people.", example="How we write")] = ""
+    path: Annotated[str | None, Key("Path of the file.", example="guides/style.md")] = None
     content: Annotated[
         str | None,
-        Key("Its text.", ignored="write it into a file, and the file's Path here"),
+        Key("Text of the document.", ignored="write it into a file, and the file's Path here"),
     ] = None
-    content_type: Annotated[str | None, Key("Its media type.", ignored="the ending of its Path tells the type")] = None
+    content_type: Annotated[
+        str | None, Key("Media type of the document.", ignored="the ending of its Path tells the type")
+    ] = None
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
@@ -372,10 +424,10 @@ class DocumentDefinition(Definition):
 class TriggerDefinition(Definition):
     """Definition of a trigger: a name under which a workflow can be started."""
 
-    name: Annotated[str, Key("The name it is fired by.", example="nightly")]
-    type: Annotated[str | None, Key("What fires it.", ignored=_BY_TRIGGER)] = None
-    config: Annotated[Mapping[str, Any], Key("More about what fires it.", ignored=_BY_TRIGGER)] = field(
-        default_factory=dict
+    name: Annotated[str, Key("Name with which the trigger is fired.", example="nightly")]
+    type: Annotated[str | None, Key("Type of the event that fires the trigger.", ignored=_BY_TRIGGER)] = None
+    config: Annotated[Mapping[str, Any], Key("Settings of the event that fires the trigger.", ignored=_BY_TRIGGER)] = (
+        field(default_factory=dict)
     )
 
     def __post_init__(self) -> None:
@@ -393,18 +445,24 @@ class ScheduleDefinition(Definition):
     names = ("name", "workflow")
 
     name: Annotated[
-        str, Key("Its name; part of the key of each start.", required="schedule name is required", example="nightly")
+        str,
+        Key(
+            "Name of the schedule. It is part of the start key of each run.",
+            required="schedule name is required",
+            example="nightly",
+        ),
     ]
     cron: Annotated[
-        str | None, Key("When, in five fields: minute, hour, day of month, month, day of week.", example="'0 3 * * *'")
+        str | None,
+        Key("Cron expression with five fields: minute, hour, day of month, month, day of week.", example="'0 3 * * *'"),
     ] = None
-    workflow: Annotated[str | None, Key("What is started.", example="audit")] = None
-    enabled: Annotated[bool, Key("Whether it is active.")] = True
+    workflow: Annotated[str | None, Key("Workflow to start.", example="audit")] = None
+    enabled: Annotated[bool, Key("Start the workflow at its due times.")] = True
     zone: Annotated[
         str | None,
         Key(
-            "The time zone of its Cron, a name of the tz database; by default the machine's. A time that the clock "
-            "shows twice is due the first time, one that it skips when it is moved.",
+            "Time zone of `Cron`, a name of the tz database. Default: the zone of the machine. A time that the clock "
+            "shows twice is due the first time. A time that the clock skips is due when the clock is moved.",
             extension=True,
             example="Europe/Berlin",
         ),
@@ -412,7 +470,8 @@ class ScheduleDefinition(Definition):
     inputs: Annotated[
         Mapping[str, Any],
         Key(
-            "What the workflow is given; `schedule.due` is the due time as text in ISO 8601, `schedule.name` the name.",
+            "Inputs of the workflow. `schedule.due` is the due time as a string in ISO 8601, `schedule.name` the name "
+            "of the schedule.",
             extension=True,
             example="{day: '${schedule.due[:10]}'}",
         ),
@@ -490,14 +549,15 @@ class WorkspaceDefinition(Definition):
     """
 
     name: Annotated[
-        str, Key("The name that agents, workflows and steps use.", required="workspace name is required", example="app")
+        str, Key("Name that agents, workflows and steps use.", required="workspace name is required", example="app")
     ]
-    description: Annotated[str, Key("A description for people.", example="The package to repair")] = ""
+    description: Annotated[str, Key("Description for people.", example="The package to repair")] = ""
     kind: Annotated[
         str,
         Key(
-            "Where its commands run: on this machine, in a fence on it without network, with a Python environment of "
-            "its own, or in a container without network. Commands of `local` and `virtualenv` may do whatever you may.",
+            "Place where commands run. `local`: on this machine. `fenced`: on this machine, in a sandbox without "
+            "network. `virtualenv`: on this machine, with a separate Python environment. `docker`: in a container "
+            "without network. Commands of `local` and `virtualenv` have all your permissions.",
             kind=table.Text(
                 choices=WORKSPACE_KINDS, complaint="unknown kind of workspace: {}", plugins=plugins.WORKSPACES
             ),
@@ -506,55 +566,69 @@ class WorkspaceDefinition(Definition):
     ] = LOCAL
     folder: Annotated[
         str | None,
-        Key("The folder with its files; without it, each run begins with an empty one.", example="project"),
+        Key(
+            "Folder with the files of the workspace. Without it, each run starts with an empty folder.",
+            example="project",
+        ),
     ] = None
     in_place: Annotated[
-        bool, Key("Whether runs work in that very folder; by default each has a copy, and you take changes over.")
+        bool,
+        Key(
+            "Work in the original folder. By default each run works in a copy, and you apply the changes to the "
+            "original folder."
+        ),
     ] = False
-    shell: Annotated[bool, Key("Whether commands may be run; else there are only files.", example="false")] = True
+    shell: Annotated[bool, Key("Allow commands. With `false` there are only files.", example="false")] = True
     timeout: Annotated[
         float,
         Key(
-            "How long a command may take; 3 minutes by default.",
+            "Time limit of one command.",
             kind=table.Duration(ranges.SOME_SECONDS),
             example="10m",
         ),
     ] = COMMAND_TIMEOUT
-    environ: Annotated[Mapping[str, str], Key("Variables of its commands.", example="{LANG: C}")] = field(
+    environ: Annotated[Mapping[str, str], Key("Environment variables of the commands.", example="{LANG: C}")] = field(
         default_factory=dict
     )
     secrets: Annotated[
         Mapping[str, str],
-        Key("Variables with secrets, by where they are; hidden in what commands print.", example="{KEY: env://MY_KEY}"),
+        Key(
+            "Environment variables with secrets: the name of each variable, and the location of its value. The values "
+            "are hidden in the output of commands.",
+            example="{KEY: env://MY_KEY}",
+        ),
     ] = field(default_factory=dict)
     exclude: Annotated[
         tuple[str, ...],
-        Key("Files that are neither copied nor kept, such as caches.", example="['*.pyc', node_modules]"),
+        Key(
+            "Files that are neither copied nor stored in snapshots, such as caches.", example="['*.pyc', node_modules]"
+        ),
     ] = ()
     snapshots: Annotated[
-        bool, Key("Whether the history keeps its files, so that each event knows them and forks get them.")
+        bool,
+        Key("Store the files in snapshots, so that the files at each event can be shown and forks start with them."),
     ] = True
-    python: Annotated[str | None, Key("Of `virtualenv`: the Python to use.", example="'3.12'")] = None
+    python: Annotated[str | None, Key("For `virtualenv`: version or path of Python.", example="'3.12'")] = None
     packages: Annotated[
-        tuple[str, ...], Key("Of `virtualenv`: packages that are installed at first.", example="[pytest]")
+        tuple[str, ...], Key("For `virtualenv`: packages to install at the start.", example="[pytest]")
     ] = ()
     image: Annotated[
         str | None,
-        Key("Of `docker`: what its container is made of; it must be on this machine.", example="python:3.12"),
+        Key("For `docker`: image of the container. The image must exist on this machine.", example="python:3.12"),
     ] = None
     hosts: Annotated[
         tuple[str, ...],
         Key(
-            "Of `docker`: hosts that its commands may reach all the same, with Python in the image; port 443 if it "
-            "says no other.",
+            "For `docker`: hosts that commands may reach, each with an optional port (default 443). The image must "
+            "contain Python.",
             example="[pypi.org, '*.pythonhosted.org']",
         ),
     ] = ()
-    memory: Annotated[str | None, Key("Of `docker`: how much memory it may use; 1g by default.", example="512m")] = None
+    memory: Annotated[str | None, Key("For `docker`: maximum amount of memory. Default: `1g`.", example="512m")] = None
     processors: Annotated[
         float | None,
         Key(
-            "Of `docker`: how many processors it may use; all by default.",
+            "For `docker`: maximum number of processors. Default: all.",
             kind=table.Number(ranges.SOME),
             example="1.5",
         ),
@@ -673,25 +747,30 @@ class ApprovalRule(Definition):
     """
 
     tool: Annotated[
-        str, Key("The tool, or `server/tool` of an MCP server; `*` stands for any characters.", example="fetch")
+        str,
+        Key(
+            "Name of the tool, or `server/tool` for a tool of an MCP server. `*` matches any characters.",
+            example="fetch",
+        ),
     ] = "*"
     agent: Annotated[
-        str | None, Key("Only calls of this agent; `*` stands for any characters.", example="researcher")
+        str | None, Key("Limits the rule to calls of this agent. `*` matches any characters.", example="researcher")
     ] = None
     server: Annotated[
-        str | None, Key("Only tools of this MCP server; `*` stands for any characters.", example="files")
+        str | None, Key("Limits the rule to tools of this MCP server. `*` matches any characters.", example="files")
     ] = None
     arguments: Annotated[
         Mapping[str, Any] | None,
         Key(
-            "What its arguments must be: values, texts with `*` or `**`, or `{equals: value}`; without it, anything.",
+            "Arguments that a call must have: values, strings with `*` or `**`, or `{equals: value}`. Without this "
+            "key, all arguments match.",
             example="{url: 'https://docs.python.org/*'}",
         ),
     ] = None
     when: Annotated[
         str | None,
         Key(
-            "Only tools that say this of themselves.",
+            "Limits the rule to tools that declare this effect.",
             kind=table.Text(choices=EFFECTS, complaint="invalid effect of a tool: {}"),
             example="destructive",
         ),
@@ -699,16 +778,17 @@ class ApprovalRule(Definition):
     outcome: Annotated[
         str,
         Key(
-            "What becomes of such a call.",
+            "Decision for calls that match the rule.",
             kind=table.Text(choices=OUTCOMES, complaint="invalid outcome of an approval rule: {}"),
             example="ask",
         ),
     ] = ALLOW
     reason: Annotated[
-        str, Key("Why, for the person and the model that hear of it.", example="the manual may be read")
+        str, Key("Reason for the decision. The person and the model see it.", example="the manual may be read")
     ] = ""
     expires: Annotated[
-        str | None, Key("When it ceases to hold: 2026-12-31, or with the time and its zone.", example="2027-12-31")
+        str | None,
+        Key("Date or time at which the rule expires: `2026-12-31`, or a time with its zone.", example="2027-12-31"),
     ] = None
 
     def __post_init__(self) -> None:

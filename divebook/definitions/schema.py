@@ -459,7 +459,14 @@ WORKFLOW = Table(
         "Catch": "write it into a step",
         "Start": "the first listed step is the start",
     },
-    more=(Key("Its single output.", "Output", "output", One(OutputDefinition, ", or Outputs for a list")),),
+    more=(
+        Key(
+            "Single output of the workflow, in place of `Outputs`.",
+            "Output",
+            "output",
+            One(OutputDefinition, ", or Outputs for a list"),
+        ),
+    ),
 )
 ROUTING_RULE = Table("route", RoutingRule, example="{Condition: verdict, Value: loop_back, Target: draft}")
 EDGE_LIMIT = Table("edge limit", EdgeLimit, example="{Source: check, Target: draft, MaxCount: 2}")
@@ -546,18 +553,20 @@ TABLES: dict[str, Table] = {table.label: table for table in tuple(globals().valu
 INTRODUCTION = """\
 # Every key of a definition
 
-Made from the table that reads definitions: `divebook keys --markdown > notebooks/KEYS.md` writes this page anew, and a
-test compares them. Every key can be written in snake case as well (`max_tokens`). `divebook keys Step` and
-`%dive keys Step` show one part.
+All keys of definition files, with their types, defaults and examples. `divebook keys Step` and `%dive keys Step` list
+the keys of one part. Each key can also be written in snake case, such as `max_tokens`.
 
-In templates `${...}` is a Python expression whose value becomes text. In `Parameters`, `Inputs`, `Data` and `Items`
-this holds for strings at any depth, and a whole string `$(...)` stands for the value itself. A dollar sign more is an
-escape: `$${HOME}` is the text `${HOME}`, `$$(date)` the text `$(date)`.
+In a template, `${...}` contains a Python expression and is replaced by the value of the expression as text. In
+`Parameters`, `Inputs`, `Data` and `Items`, strings at any depth are templates, and a string that consists of `$(...)`
+is replaced by the value itself, which keeps its type. An additional dollar sign is an escape: `$${HOME}` is the string
+`${HOME}`, and `$$(date)` is the string `$(date)`.
 
 `divebook keys --schema > definitions.schema.json` writes the JSON schema of definition files. With the first line
-`# yaml-language-server: $schema=definitions.schema.json`, editors complete the keys of a file and mark mistakes, and
-`check-jsonschema --schemafile definitions.schema.json FILE` checks it without divebook. The package has the schema as
-`divebook/definitions/definitions.schema.json`.
+`# yaml-language-server: $schema=definitions.schema.json` in a definition file, editors complete its keys and mark
+mistakes. `check-jsonschema --schemafile definitions.schema.json FILE` checks a file without divebook. The package
+contains the schema as `divebook/definitions/definitions.schema.json`.
+
+This page is generated with `divebook keys --markdown > notebooks/KEYS.md`.
 """
 
 
@@ -631,7 +640,7 @@ def _ordered() -> list[str]:
 
 def _section(label: str) -> Iterator[str]:
     yield f"## {label[0].upper()}{label[1:]}\n"
-    yield "| key | holds | default | means | example | |\n|---|---|---|---|---|---|"
+    yield "| key | type | default | description | example | notes |\n|---|---|---|---|---|---|"
     for line in reference(label)[1]:
         default, example = (f"`{text}`" if text else "" for text in (line.default, line.example))
         yield f"| `{line.key}` | {line.holds} | {default} | {line.means} | {example} | {line.notes} |"
@@ -654,7 +663,7 @@ def line_of(key: Key, table: Table) -> KeyLine:
     written = None if default is None else key.kind.write(default)
     # A default is shown in the form in which a person would write it.
     shown = "" if written in _NOTHING else json.dumps(written)
-    return KeyLine(key.name, _holds(key), key.means, "; ".join(_notes(key)), shown, _example(key, default))
+    return KeyLine(key.name, _holds(key, table), key.means, "; ".join(_notes(key)), shown, _example(key, default))
 
 
 def _example(key: Key, default: Any) -> str:
@@ -681,15 +690,19 @@ def _example(key: Key, default: Any) -> str:
     return f"{key.name}: {text}"
 
 
-def _holds(key: Key) -> str:
-    return f"a mapping of {', '.join(bounds.KEYS)}" if key.name == "Bounds" else key.kind.holds
+def _holds(key: Key, table: Table) -> str:
+    if key.name != "Bounds":
+        return key.kind.holds
+    # The budget of an agent has fewer limits than that of a run.
+    names = [name for name in bounds.KEYS if table is not AGENT or snake_case(name) in bounds.OF_AGENTS]
+    return f"mapping of {', '.join(names)}"
 
 
 def _notes(key: Key) -> Iterator[str]:
     if key.required:
         yield "required"
     if key.ignored:
-        yield f"refused, in the dialect dive a warning: {key.ignored}"
+        yield f"refused (in the dialect dive: a warning): {key.ignored}"
     if key.extension:
         yield "not in the dialect dive"
     if key.formerly:
@@ -943,9 +956,9 @@ def help_about(name: str) -> str:
     Examples
     --------
     >>> print(help_about("parallel"))
-    Parallel: How many items run at the same time; 1 by default.
+    Parallel: Maximum number of items that run at the same time.
         part of  Each
-        holds    a whole number
+        type     integer
         default  1
         example  Parallel: 4
         note     not in the dialect dive
@@ -983,7 +996,7 @@ def _key(table: Table, key: Key) -> str:
     line = line_of(key, table)
     facts = {
         "part of": table.label,
-        "holds": line.holds,
+        "type": line.holds,
         "default": line.default,
         "example": line.example,
         "note": line.notes,
@@ -1004,4 +1017,4 @@ def _rows(lines: list[KeyLine]) -> Iterator[str]:
     width = max(len(line.key) for line in lines)
     for line in lines:
         default = f" Default: {line.default}." if line.default else ""
-        yield f"    {line.key:{width}}  {line.means} Holds {line.holds}.{default}"
+        yield f"    {line.key:{width}}  {line.means} Type: {line.holds}.{default}"

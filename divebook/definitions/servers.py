@@ -182,12 +182,12 @@ class TokenStoreDefinition(Definition):
     type: Annotated[
         str | None,
         Key(
-            "`memory` or `file`.",
+            "Storage of the tokens: `memory` (until the process ends) or `file`.",
             kind=table.Text(choices=TOKEN_STORES, complaint="unsupported type of token store: {}"),
             example="memory",
         ),
     ] = None
-    path: Annotated[str | None, Key("The file.", example="tokens.json")] = None
+    path: Annotated[str | None, Key("Path of the file.", example="tokens.json")] = None
 
     def __post_init__(self) -> None:
         # The choices of the key contain the keychain, so that this error can explain it.
@@ -203,20 +203,24 @@ class OAuthDefinition(Definition):
     """OAuth settings with which divebook obtains a token for an MCP server."""
 
     client_id: Annotated[
-        str | None, Key("The id of the OAuth client; without it, the server is asked for one.", example="divebook")
+        str | None,
+        Key("Id of the OAuth client. Without it, divebook registers a client with the server.", example="divebook"),
     ] = None
-    client_secret: Annotated[str | None, Key("The secret of the OAuth client.", example="env://OAUTH_SECRET")] = field(
+    client_secret: Annotated[str | None, Key("Secret of the OAuth client.", example="env://OAUTH_SECRET")] = field(
         default=None, repr=False
     )
     redirect_uri: Annotated[
-        str | None, Key("The address that the browser is sent back to.", example="http://127.0.0.1:8765/callback")
+        str | None,
+        Key("Address to which the browser is redirected after the sign-in.", example="http://127.0.0.1:8765/callback"),
     ] = None
-    scopes: Annotated[tuple[str, ...], Key("The permissions that are asked for.", example="[read]")] = ()
-    pkce_enabled: Annotated[bool | None, Key("Whether the exchange is protected by PKCE; it always is.")] = None
-    token_store: Annotated[TokenStoreDefinition | None, Key("Where tokens are kept.")] = None
-    extra_params: Annotated[Mapping[str, str], Key("More parameters.", ignored=_NO_PARAMETERS)] = field(
-        default_factory=dict
-    )
+    scopes: Annotated[tuple[str, ...], Key("Permissions to request.", example="[read]")] = ()
+    pkce_enabled: Annotated[
+        bool | None, Key("Protect the exchange with PKCE. It is always protected; `false` is refused.")
+    ] = None
+    token_store: Annotated[TokenStoreDefinition | None, Key("Storage of the tokens.")] = None
+    extra_params: Annotated[
+        Mapping[str, str], Key("Additional parameters of the token request.", ignored=_NO_PARAMETERS)
+    ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # None is the default. Only an explicit false is refused.
@@ -229,30 +233,34 @@ class OAuthDefinition(Definition):
 class ApprovalFilterDefinition(Definition):
     """Names of the tools of an MCP server that always, or never, need approval."""
 
-    always: Annotated[tuple[str, ...], Key("Tools that always ask.", example="[delete_file]")] = ()
-    never: Annotated[tuple[str, ...], Key("Tools that never ask.", example="[read_file]")] = ()
+    always: Annotated[tuple[str, ...], Key("Tools whose calls always need approval.", example="[delete_file]")] = ()
+    never: Annotated[tuple[str, ...], Key("Tools whose calls never need approval.", example="[read_file]")] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolConfigurationDefinition(Definition):
     """Selection of the tools of an MCP server that agents may use, and approval modes of these tools."""
 
-    enabled: Annotated[bool, Key("Whether its tools may be used.")] = True
+    enabled: Annotated[bool, Key("Allow agents to use the tools of the server.")] = True
     allowed_tools: Annotated[
         tuple[str, ...] | None,
         Key(
-            "Those that may be used, `[]` for none; by default all.", kind=table.OptionalTexts(), example="[read_file]"
+            "Tools that agents may use; `[]` for none. Default: all tools.",
+            kind=table.OptionalTexts(),
+            example="[read_file]",
         ),
     ] = None
     approval_mode: Annotated[
         str | None,
         Key(
-            "When a person is asked.",
+            "Tool calls that need the approval of a person, if no approval rule matches.",
             kind=table.Text(choices=CONFIRMATION_MODES, complaint="invalid approval mode: {}"),
             example="if-destructive",
         ),
     ] = None
-    approval_filter: Annotated[ApprovalFilterDefinition | None, Key("Which tools ask.")] = None
+    approval_filter: Annotated[ApprovalFilterDefinition | None, Key("Tools that always, or never, need approval.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,39 +276,41 @@ class MCPServerDefinition(Definition):
     True
     """
 
-    name: Annotated[str, Key("Its name.", required="mcp server name is required", example="files")]
-    type: Annotated[str, Key("`stdio` or `http`.", example="stdio")] = ""
-    command: Annotated[str | None, Key("The program to start.", example="mcp-server-git")] = None
-    url: Annotated[str | None, Key("Its address.", example="https://mcp.example.org")] = None
-    args: Annotated[tuple[str, ...], Key("Arguments of the program.", example="[--repository, .]")] = ()
-    env: Annotated[Mapping[str, str], Key("Variables of the program.", example="{GIT_PAGER: cat}")] = field(
-        default_factory=dict, repr=False
-    )
+    name: Annotated[str, Key("Name of the server.", required="mcp server name is required", example="files")]
+    type: Annotated[str, Key("Type of the connection: `stdio` or `http`.", example="stdio")] = ""
+    command: Annotated[str | None, Key("For `stdio`: program to start.", example="mcp-server-git")] = None
+    url: Annotated[str | None, Key("For `http`: address of the server.", example="https://mcp.example.org")] = None
+    args: Annotated[tuple[str, ...], Key("For `stdio`: arguments of the program.", example="[--repository, .]")] = ()
+    env: Annotated[
+        Mapping[str, str], Key("For `stdio`: environment variables of the program.", example="{GIT_PAGER: cat}")
+    ] = field(default_factory=dict, repr=False)
     authorization_token: Annotated[
-        str | None, Key("A token that each request carries.", example="env://FILES_TOKEN")
+        str | None, Key("Token that is sent with each request.", example="env://FILES_TOKEN")
     ] = field(default=None, repr=False)
     headers: Annotated[Mapping[str, str], Key("HTTP headers of each request.", example="{X-Team: docs}")] = field(
         default_factory=dict, repr=False
     )
-    oauth: Annotated[OAuthDefinition | None, Key("How to get a token.")] = None
-    tool_configuration: Annotated[ToolConfigurationDefinition | None, Key("Which of its tools may be used.")] = None
+    oauth: Annotated[OAuthDefinition | None, Key("Settings for obtaining a token with OAuth.")] = None
+    tool_configuration: Annotated[
+        ToolConfigurationDefinition | None, Key("Selection of the server's tools, and their approval.")
+    ] = None
     timeout: Annotated[
         float,
         Key(
-            "How long one call may take; 5 minutes by default.",
+            "Time limit of one call.",
             kind=table.Duration(SOME_SECONDS),
             extension=True,
             example="60s",
         ),
     ] = CALL_TIMEOUT
     trusted: Annotated[
-        bool, Key("Whether it is believed what it says of its tools, such as that one changes nothing.", extension=True)
+        bool, Key("Trust the hints of the server about its tools, such as that a tool is read-only.", extension=True)
     ] = False
     sampling: Annotated[
         str | None,
         Key(
-            "The agent whose model answers what it asks of a model: one without tools. Without it such requests are "
-            "refused.",
+            "Agent whose model answers sampling requests of the server. The agent must not have tools. Without this "
+            "key, such requests are refused.",
             extension=True,
             example="editor",
         ),
@@ -308,9 +318,9 @@ class MCPServerDefinition(Definition):
     asks_within_calls: Annotated[
         bool,
         Key(
-            "Whether it asks while a call is under way, as servers of 2025 do: it is spoken to in their protocol. The "
-            "call is open until the answer comes. If this process ends before, the call is cut off, and a person is "
-            "asked what became of it when the run is resumed.",
+            "Use the MCP protocol of 2025, in which the server asks questions during a call. The call stays open "
+            "until the answer arrives. If the process ends before that, the call is interrupted, and you are asked "
+            "for its outcome when the run is resumed.",
             extension=True,
         ),
     ] = False

@@ -57,20 +57,21 @@ class Retry(Definition):
     attempts: Annotated[
         int,
         Key(
-            "How often it is tried at most, the first time included; 3 by default.",
+            "Maximum number of attempts, including the first one.",
             kind=table.Number(ranges.COUNT),
             example="5",
         ),
     ] = 3
-    seconds: Annotated[float, Key("The pause before the second attempt.", kind=_SECONDS, example="0.5")] = 1.0
+    seconds: Annotated[float, Key("Pause before the second attempt.", kind=_SECONDS, example="0.5")] = 1.0
     factor: Annotated[
-        float, Key("By how much each further pause grows.", kind=table.Number(ranges.FACTOR), example="3")
+        float, Key("Factor by which each further pause grows.", kind=table.Number(ranges.FACTOR), example="3")
     ] = 2.0
-    max_seconds: Annotated[float, Key("The longest pause.", kind=_SECONDS, example="30")] = 60.0
+    max_seconds: Annotated[float, Key("Maximum length of a pause.", kind=_SECONDS, example="30")] = 60.0
     jitter: Annotated[
         float,
         Key(
-            "The part of a pause, from 0 to 1, that chance may add, so that many do not come back at once.",
+            "Maximum random extension of a pause, as a fraction of the pause. It prevents many retries at the same "
+            "moment.",
             kind=table.Number(ranges.FACTOR),
             example="0.2",
         ),
@@ -78,9 +79,9 @@ class Retry(Definition):
     errors: Annotated[
         tuple[str, ...],
         Key(
-            "Exceptions, or parts of messages, after which it is tried again; all by default. Where a connection broke "
-            "or a time ran out the call may have gone through: it is made again if its function says "
-            "``idempotent=True``, and else you are asked.",
+            "Names of exceptions, or parts of error messages, after which the call is retried. Default: all errors. "
+            "After a lost connection or a timeout, the call may have taken effect. It is then retried only if its "
+            "function is marked `idempotent=True`. Otherwise you are asked.",
             example="[TimeoutError, overloaded]",
         ),
     ] = ()
@@ -125,13 +126,18 @@ class Catch(Definition):
 
     names = ("step", "store")
     short = (str,)
-    step: Annotated[str, Key("The step to go to.", required="Catch needs a Step to go to", example="clean-up")]
+    step: Annotated[str, Key("Step to continue with.", required="Catch needs a Step to go to", example="clean-up")]
     errors: Annotated[
         tuple[str, ...],
-        Key("Exceptions, or parts of messages, that are caught; all by default.", example="[ToolError]"),
+        Key("Names of exceptions, or parts of error messages, to catch. Default: all errors.", example="[ToolError]"),
     ] = ()
     store: Annotated[
-        str | None, Key("The variable that takes the error: its type, message, step and attempts.", example="failure")
+        str | None,
+        Key(
+            "Variable for the error. It contains the type and the message of the error, the step, and the number of "
+            "attempts.",
+            example="failure",
+        ),
     ] = None
 
     if TYPE_CHECKING:  # more types than those of the fields: they are converted
@@ -164,16 +170,17 @@ class Rollback(Definition):
     names = ("action",)
     short = (str,)
     action: Annotated[
-        str, Key("The function to call.", required="Rollback needs an Action to call", example="Hotel.Cancel")
+        str, Key("Function to call.", required="Rollback needs an Action to call", example="Hotel.Cancel")
     ]
     parameters: Annotated[
         Mapping[str, Any],
         Key(
-            "What it is given, filled in when the step has completed; `result` is what the step has given.",
+            "Parameters of the function. They are evaluated when the step has completed; `result` is the result of "
+            "the step.",
             example="{Booking: $(result.id)}",
         ),
     ] = field(default_factory=dict)
-    retry: Annotated[Retry | None, Key("How it is tried again after a failure.")] = None
+    retry: Annotated[Retry | None, Key("Retry policy after a failure.")] = None
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
@@ -211,29 +218,36 @@ class Ask(Definition):
 
     short = (str,)
     question: Annotated[
-        str, Key("What is asked; a template.", required="Ask needs a Question", example="Publish ${state.title}?")
+        str,
+        Key("Text of the question; a template.", required="Ask needs a Question", example="Publish ${state.title}?"),
     ]
-    kind: Annotated[str, Key("What is asked for, such as an approval or a text.", example="confirmation")] = (
-        "clarification"
-    )
+    kind: Annotated[
+        str,
+        Key(
+            "Kind of the question, such as `clarification` (the answer is a string) or `confirmation` (yes or no).",
+            example="confirmation",
+        ),
+    ] = "clarification"
     """Kind of the question; one of `divebook.questions.question.DEFINABLE`."""
-    message: Annotated[str | None, Key("More about it; a template.", example="It goes to ${inputs.list}.")] = None
+    message: Annotated[
+        str | None, Key("Explanation of the question; a template.", example="It goes to ${inputs.list}.")
+    ] = None
     data: Annotated[
         Mapping[str, Any],
         Key(
-            "What the person looks at; strings at any depth are templates, `$(...)` a value.",
+            "Data that the person sees. Strings at any depth are templates. A string `$(...)` is replaced by a value.",
             example="{draft: $(state.draft)}",
         ),
     ] = field(default_factory=dict)
     schema: Annotated[
         Mapping[str, Any] | None,
-        Key("The JSON schema that an answer fits.", example="{type: object, properties: {score: {type: integer}}}"),
+        Key("JSON schema that the answer must match.", example="{type: object, properties: {score: {type: integer}}}"),
     ] = None
     expires_in: Annotated[
         float | None,
         Key(
-            "Seconds after which the Default answers, or the step fails. With a Default, `divebook run` waits for that "
-            "where no terminal can ask a person.",
+            "Time after which the question expires. It is then answered with the `Default`; without a `Default` the "
+            "step fails. Without a terminal, `divebook run` waits until a question with a `Default` expires.",
             kind=table.Seconds(SOME_SECONDS),
             example="2h",
         ),
@@ -241,9 +255,9 @@ class Ask(Definition):
     """Seconds until the question expires, also written as ``30s`` or ``2h``. None means that the question never
     expires.
     """
-    default: Annotated[Any, Key("The answer after that time.", example="false")] = None
+    default: Annotated[Any, Key("Answer when the question expires.", example="false")] = None
     has_default: bool = False
-    optional: Annotated[bool | None, Key("Whether the person may leave it unanswered.")] = None
+    optional: Annotated[bool | None, Key("Allow the person to leave the question unanswered.")] = None
 
     if TYPE_CHECKING:  # more types than those of the fields: they are converted
 
@@ -313,24 +327,32 @@ class ContentEntry(Definition):
     """
 
     short = (str,)
-    text: Annotated[str | None, Key("A text.", example="Answer in French.")] = None
+    text: Annotated[str | None, Key("Literal text.", example="Answer in French.")] = None
     path: Annotated[
         str | None,
-        Key("A file, or files by a pattern such as `**/*.md`, below the definition's folder.", example="notes/*.md"),
+        Key(
+            "Path of a file, or a pattern such as `**/*.md`, below the folder of the definition.", example="notes/*.md"
+        ),
     ] = None
     url: Annotated[
         str | None,
-        Key("The page at an address, fetched when the definition is read.", example="https://example.org/guide.html"),
+        Key(
+            "Address of a web page. The page is fetched when the definition is read.",
+            example="https://example.org/guide.html",
+        ),
     ] = None
-    document: Annotated[str | None, Key("A document by name.", example="style-guide")] = None
+    document: Annotated[str | None, Key("Name of a document.", example="style-guide")] = None
     dynamic: Annotated[
         str | None,
-        Key("A script that gives the content when the step runs.", example="f'There are {len(state.rows)} rows'"),
+        Key(
+            "Script that returns the content. It runs when the step runs.",
+            example="f'There are {len(state.rows)} rows'",
+        ),
     ] = None
     dynamic_from: Annotated[
         str | None,
         Key(
-            "A program that prints the content, as a JSON list of blocks, when the step runs.",
+            "Program that prints the content as a JSON list of blocks. It runs when the step runs.",
             example="tools/context.sh",
         ),
     ] = None
@@ -431,9 +453,9 @@ class Edge(Definition):
 
     names = ("step",)
     short = (str,)
-    step: Annotated[str, Key("The step to go to.", required="Next entry without a step", example="publish")]
+    step: Annotated[str, Key("Step to continue with.", required="Next entry without a step", example="publish")]
     condition: Annotated[
-        str | None, Key("Python; without it the edge is always taken.", example="state.score >= 5")
+        str | None, Key("Python expression. Without it, the edge is always followed.", example="state.score >= 5")
     ] = None
 
     def __post_init__(self) -> None:
@@ -471,12 +493,16 @@ class Each(Definition):
     """
 
     short = (str, int, float, list)
-    items: Annotated[Any, Key("A list, or an expression such as `$(state.rows)`.", example="$(state.files)")] = None
-    as_: Annotated[str | None, Key("The name of the item, as in `state.name`.", example="file")] = None
+    items: Annotated[Any, Key("List of items, or an expression such as `$(state.rows)`.", example="$(state.files)")] = (
+        None
+    )
+    as_: Annotated[
+        str | None, Key("Variable for the current item. Expressions use it as `state.NAME`.", example="file")
+    ] = None
     parallel: Annotated[
         int,
         Key(
-            "How many items run at the same time; 1 by default.",
+            "Maximum number of items that run at the same time.",
             kind=table.Number(COUNT),
             extension=True,
             example="4",
@@ -485,8 +511,9 @@ class Each(Definition):
     rows: Annotated[
         str | None,
         Key(
-            "A DataFrame, whose rows are the items of an action, or what an agent is asked in batches at half the "
-            "price (`state.row.NAME` in its Prompt): what they give is written together, errors are a column.",
+            "DataFrame in place of `Items`. An action is called once for each row. An agent is asked about the rows "
+            "through the batch API of its provider, at half the price; its `Prompt` uses `state.row.NAME`. The "
+            "results are stored together, with errors in a column.",
             extension=True,
             example="$(inputs.frame)",
         ),
@@ -494,7 +521,8 @@ class Each(Definition):
     on_item_error: Annotated[
         str | None,
         Key(
-            "What an item that fails does: `fail` the step, by default, `keep` its error as data, or be `skip`ped.",
+            "Reaction to a failed item. `fail` (default): the step fails. `keep`: the error is kept as data. `skip`: "
+            "the item is left out.",
             kind=table.Text(choices=ON_ITEM_ERROR, complaint="invalid OnItemError: {}"),
             extension=True,
             example="keep",
@@ -557,65 +585,79 @@ class Step(Definition):
     ('prompt', '$(state.done)')
     """
 
-    name: Annotated[str, Key("Its name, unique in the workflow.", example="summarise")]
-    type: Annotated[str, Key("What it does; follows from its other keys.", example="prompt")] = ""
-    agent: Annotated[str | None, Key("Who answers its prompt.", example="editor")] = None
+    name: Annotated[str, Key("Name of the step, unique in the workflow.", example="summarise")]
+    type: Annotated[str, Key("Type of the step. By default it follows from the other keys.", example="prompt")] = ""
+    agent: Annotated[str | None, Key("Agent that answers the prompt.", example="editor")] = None
     prompt: Annotated[
-        str | None, Key("What a model is asked; a template.", kind=PROMPT, example="Summarise ${state.text}")
+        str | None, Key("Prompt for the agent; a template.", kind=PROMPT, example="Summarise ${state.text}")
     ] = None
     script: Annotated[
         str | None,
         Key(
-            "Python that runs in a sandbox; its last expression is the result.",
+            "Python code that runs in a sandbox. Its last expression is the result.",
             example="sum(row.price for row in state.rows)",
         ),
     ] = None
-    action: Annotated[str | None, Key("The name of a function to call.", example="Document.Read")] = None
+    action: Annotated[str | None, Key("Name of the function to call.", example="Document.Read")] = None
     parameters: Annotated[
         Mapping[str, Any],
         Key(
-            "What the action is given; strings at any depth are templates, `$(...)` a value.",
+            "Parameters of the action. Strings at any depth are templates. A string `$(...)` is replaced by a value.",
             example="{Path: 'report-${inputs.day}.md'}",
         ),
     ] = field(default_factory=dict)
-    store: Annotated[str | None, Key("The variable that takes its result, as in `state.name`.", example="summary")] = (
-        None
-    )
-    each: Annotated[Each | None, Key("Repeats it for each item.")] = None
+    store: Annotated[
+        str | None, Key("Variable for the result. Expressions use it as `state.NAME`.", example="summary")
+    ] = None
+    each: Annotated[Each | None, Key("Loop: the step runs once for each item.")] = None
     edges: Annotated[
         tuple[Edge, ...],
-        Key("The steps that follow: along every edge whose condition holds, in parallel if several.", name="Next"),
+        Key(
+            "Edges to the next steps. Every edge whose condition is true is followed; several edges are followed in "
+            "parallel.",
+            name="Next",
+        ),
     ] = field(default=UNDECIDED, metadata={"always": True})
-    end: Annotated[bool, Key("Whether the path ends here.")] = False
-    seconds: Annotated[float | str | None, Key("How long to wait.", kind=table.Seconds(), example="30")] = None
-    content: Annotated[tuple[ContentEntry, ...], Key("Texts, files and pictures that come before the prompt.")] = ()
+    end: Annotated[bool, Key("End the path after this step.")] = False
+    seconds: Annotated[float | str | None, Key("Time to wait.", kind=table.Seconds(), example="30")] = None
+    content: Annotated[tuple[ContentEntry, ...], Key("Texts, files and images that precede the prompt.")] = ()
     output: Annotated[
         Any,
         Key(
-            "What the agent is to answer with, in place of text: a JSON schema, or the name of an allowed class.",
+            "Type of the answer, in place of text: a JSON schema, or the name of an allowed class.",
             extension=True,
             example="{type: object, properties: {score: {type: integer}}}",
         ),
     ] = None
     thread: Annotated[
         str | None,
-        Key("The conversation, over runs, that it goes on with.", extension=True, example="support-${inputs.customer}"),
+        Key(
+            "Name of the conversation that the prompt continues. Several runs can share a conversation.",
+            extension=True,
+            example="support-${inputs.customer}",
+        ),
     ] = None
-    join: Annotated[bool, Key("Whether it waits for all paths that can still come here.", extension=True)] = False
-    retry: Annotated[Retry | None, Key("How it is tried again after a failure.", extension=True)] = None
-    catch: Annotated[tuple[Catch, ...], Key("Where to go on after a failure.", extension=True)] = ()
+    join: Annotated[bool, Key("Wait for all paths that can still reach this step.", extension=True)] = False
+    retry: Annotated[Retry | None, Key("Retry policy after a failure.", extension=True)] = None
+    catch: Annotated[
+        tuple[Catch, ...], Key("Steps with which the workflow continues after a failure.", extension=True)
+    ] = ()
     rollback: Annotated[
         Rollback | None,
-        Key("A call that undoes what it has done, made if the run fails later or is cancelled.", extension=True),
+        Key(
+            "Call that undoes the effects of the step. It is made if the run fails later or is cancelled.",
+            extension=True,
+        ),
     ] = None
-    ask: Annotated[Ask | None, Key("A question to a person; the step waits for the answer.", extension=True)] = None
+    ask: Annotated[Ask | None, Key("Question to a person. The step waits for the answer.", extension=True)] = None
     signal: Annotated[
-        str | None, Key("The name of a message from outside that it waits for.", extension=True, example="approved")
+        str | None,
+        Key("Name of the signal, a message from outside, that the step waits for.", extension=True, example="approved"),
     ] = None
     timeout: Annotated[
         float | None,
         Key(
-            "Seconds that one attempt at it, or at one item, may take with its calls.",
+            "Time limit of one attempt at the step, or at one item of `Each`, including all calls.",
             kind=table.Number(SOME_SECONDS),
             extension=True,
             example="60",
@@ -624,20 +666,26 @@ class Step(Definition):
     executor: Annotated[
         str | None,
         Key(
-            "Where the function of its action runs: `thread`, `process`, or a name that the environment knows.",
+            "Executor that runs the function of the action: `thread`, `process`, or the name of an executor of the "
+            "environment.",
             extension=True,
             example="process",
         ),
     ] = None
     workspace: Annotated[
         str | None,
-        Key("The workspace in which its action works, in place of the workflow's.", extension=True, example="app"),
+        Key("Workspace of the action, in place of the workspace of the workflow.", extension=True, example="app"),
     ] = None
     workflow: Annotated[
-        str | None, Key("Another workflow, which runs as an execution of its own.", extension=True, example="audit")
+        str | None, Key("Name of another workflow. It runs as a child execution.", extension=True, example="audit")
     ] = None
     inputs: Annotated[
-        Mapping[str, Any], Key("What that workflow is given.", extension=True, example="{topic: $(state.topic)}")
+        Mapping[str, Any],
+        Key(
+            "Inputs of the other workflow. With `Type: continue_as_new`, inputs of the next execution.",
+            extension=True,
+            example="{topic: $(state.topic)}",
+        ),
     ] = field(default_factory=dict)
 
     def __init__(

@@ -3,7 +3,7 @@ the nodes of a definition text to a definition, and a definition to a mapping.
 
 A field of a definition class that can be written in a file is annotated with a `Key`:
 
-    parallel: Annotated[int, Key("How many items run at the same time.", extension=True)] = 1
+    parallel: Annotated[int, Key("Maximum number of items that run at the same time.", extension=True)] = 1
 
 `Table` collects the keys of a class. `Table.read` goes through the entries of a mapping node and finds the key of each
 entry by its spelling. The *kind* of the key (`Text`, `Number`, `One` for a nested definition ...) reads the value.
@@ -564,8 +564,8 @@ class Kind(Protocol):
 
     @property
     def holds(self) -> str:
-        """Description of the valid values of this kind, such as "a list of texts". It is shown in the column "holds" on
-        the page of all keys (``notebooks/KEYS.md``).
+        """Description of the valid values of this kind, such as "list of strings". It is shown in the column "type" on the
+        page of all keys (``notebooks/KEYS.md``).
         """
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
@@ -631,8 +631,8 @@ class Text(Plain):
 
     @property
     def holds(self) -> str:
-        """Description of the valid strings for the page of all keys: "a text", or the choices such as "one of a, b"."""
-        return f"one of {', '.join(self.choices)}" if self.choices else "a text"
+        """Description of the valid strings for the page of all keys: "string", or the choices such as "one of a, b"."""
+        return f"one of {', '.join(self.choices)}" if self.choices else "string"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the string that a node contains. If it is not a valid string, add a problem to `reading` and return
@@ -687,7 +687,7 @@ class InputType(Plain):
 class Flag(Plain):
     """Kind of values: a boolean, ``true`` or ``false``."""
 
-    holds = "true or false"
+    holds = "boolean"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the boolean that a node contains. If it is not a boolean, add a problem to `reading` and return
@@ -702,7 +702,7 @@ class Flag(Plain):
         return {"type": "boolean"}
 
 
-_A_DURATION = "a duration: 30s, 1m30s, or seconds"
+_A_DURATION = "duration such as 30s or 1m30s, or number of seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -717,10 +717,10 @@ class Number(Plain):
 
     @property
     def holds(self) -> str:
-        """Description of the valid values for the page of all keys, such as "a whole number"."""
+        """Description of the valid values for the page of all keys, such as "integer"."""
         if self.range.unit:
             return _A_DURATION
-        return "a whole number" if self.range.is_whole else "a number"
+        return "integer" if self.range.is_whole else "number"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the number that a node contains. If it is not a number in the range, add a problem to `reading` and
@@ -751,7 +751,7 @@ class Seconds(Plain):
     """Kind of values: a duration, or a template that results in a number of seconds."""
 
     range: NumberRange = SECONDS
-    holds = "seconds, or a template"
+    holds = f"{_A_DURATION}, or template"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the number of seconds, or the template, that a node contains. If it is neither, add a problem to
@@ -834,7 +834,7 @@ class Duration:
 class Anything(Plain):
     """Kind of values: plain JSON of any form."""
 
-    holds = "anything"
+    holds = "any value"
 
     def json_schema(self, *, strict: bool) -> dict[str, Any]:  # noqa: ARG002 - it is the same in both dialects
         """Return the JSON schema that every value fits."""
@@ -878,7 +878,7 @@ class MappingOf(Plain):
 class OneOrMore(Plain):
     """Kind of values: a list of strings, or a single string in place of a list with one item."""
 
-    holds = "a text, or a list of texts"
+    holds = "string or list of strings"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the strings that a node contains as a list, also if the node is a single string."""
@@ -894,7 +894,7 @@ class OneOrMore(Plain):
 class Texts:
     """Kind of values: a list of strings."""
 
-    holds = "a list of texts"
+    holds = "list of strings"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the strings of a list node as a tuple. If it is not a list, add a problem to `reading` and return
@@ -959,7 +959,7 @@ class Key:
     class that it sets.
 
     A field that can be written in a file is annotated with its key. Only `means` is required:
-    ``parallel: Annotated[int, Key("How many items run at the same time.", extension=True)] = 1``.
+    ``parallel: Annotated[int, Key("Maximum number of items that run at the same time.", extension=True)] = 1``.
     """
 
     means: str
@@ -1094,9 +1094,9 @@ _KINDS: Mapping[Any, Kind] = {
     float: Number(),
     Any: Anything(),
     tuple[str, ...]: Texts(),
-    Mapping[str, Any]: MappingOf(Anything(), "a mapping"),
-    Mapping[str, str]: MappingOf(Text(), "a mapping of texts"),
-    Mapping[str, Sequence[str]]: MappingOf(OneOrMore(), "a mapping of texts"),
+    Mapping[str, Any]: MappingOf(Anything(), "mapping"),
+    Mapping[str, str]: MappingOf(Text(), "mapping of strings"),
+    Mapping[str, Sequence[str]]: MappingOf(OneOrMore(), "mapping of strings or lists of strings"),
 }
 
 
@@ -1124,9 +1124,9 @@ class One(_OfRecords):
     @property
     def holds(self) -> str:
         """Description of the valid values for the page of all keys. It refers to the table of the nested definition,
-        for example "a mapping, see Each".
+        for example "mapping, see Each".
         """
-        return f"a mapping, see {self.table.label}"
+        return f"mapping, see {self.table.label}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the nested definition that a mapping node describes. If it is not valid, add a problem to `reading`
@@ -1159,9 +1159,9 @@ class Many(_OfRecords):
     @property
     def holds(self) -> str:
         """Description of the valid values for the page of all keys. It refers to the table of the nested definitions,
-        for example "a list, see agent".
+        for example "list, see agent".
         """
-        return f"a list, see {self.table.label}"
+        return f"list, see {self.table.label}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the nested definitions of a list node as a tuple, without invalid items. If the node is not a list of
