@@ -23,7 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Run workflows of agents, actions and scripts; look at what they did, and resume them.",
+    help="Run workflows of agents, actions and scripts, inspect the runs, and resume them.",
     epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.",
 )
 # `divebook --help` lists the commands in this order.
@@ -48,13 +48,15 @@ def options(
             "--allow",
             metavar="KIND",
             # The kinds are those of `divebook.documents.policy`, which ``--version`` and ``--help`` need not load.
-            help="Let a definition have: files, addresses, programs, credentials, approvals, hidden, environment, "
-            "environment:NAME; see SECURITY.md.",
+            help="Permission for definitions: files, addresses, programs, credentials, approvals, hidden, environment "
+            "or environment:NAME. See SECURITY.md.",
         ),
     ] = None,
-    show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Show what looks like a credential.")] = False,
+    show_secrets: Annotated[
+        bool, typer.Option("--show-secrets", help="Do not hide credentials in the output.")
+    ] = False,
     version_asked: Annotated[
-        bool, typer.Option("--version", help="Print the version, and exit.", callback=_version_at_once, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version_at_once, is_eager=True)
     ] = False,
 ) -> None:
     """Define the global options. The command group `Commands` accepts them at any position and applies them."""

@@ -26,8 +26,7 @@ STORE = Annotated[
     typer.Option(
         "--store",
         metavar="PATH",
-        help="Where executions are kept, a file or a postgresql:// URL; default: $DIVEBOOK_STORE, else "
-        ".divebook/executions.db.",
+        help="Store: a file or a postgresql:// URL. Default: $DIVEBOOK_STORE, otherwise .divebook/executions.db.",
     ),
 ]
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -37,29 +36,34 @@ DEFINITIONS = Annotated[
         "--definitions",
         "-d",
         metavar="FILE|FOLDER",
-        help="Definitions with the agents that the workflow needs; its own steps are in the log.",
+        help="File or folder with the definitions of the agents that the run needs. The workflow itself is in the log.",
     ),
 ]
 ACTIONS = Annotated[
     list[str] | None,
-    typer.Option("--actions", "-a", metavar="MODULE|FILE.py", help="Python that defines actions; may be repeated."),
+    typer.Option(
+        "--actions", "-a", metavar="MODULE|FILE.py", help="Python module or file that defines actions. May be repeated."
+    ),
 ]
 PRINTING = ("worker", "schedule")
 """Commands that print the text of workflows on stdout, because they print no result of a run there."""
 WORDS = "words"
 """Name of the typer argument for words ``KEY=VALUE``."""
-STRICT = Annotated[bool, typer.Option("--strict", help="Fail, with exit code 1, if it has to wait for an answer.")]
+STRICT = Annotated[bool, typer.Option("--strict", help="Fail with exit code 1 if the run has to wait for an answer.")]
 WAIT = Annotated[
     bool | None,
     typer.Option(
         "--wait/--no-wait",
-        help="Wait until a question with a Default expires, or return at once; by default it waits where it cannot ask "
-        "a person, since its input is not a terminal.",
+        help="Wait until a question with a Default expires, or return at once. Default: wait without a terminal.",
     ),
 ]
-QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show progress.")]
 CODE = Annotated[
-    bool, typer.Option("--code", help="Run the cells of a notebook that define in Python, and those they need.")
+    bool,
+    typer.Option(
+        "--code",
+        help="Run the code cells of a notebook that contain definitions in Python, and the cells that these need.",
+    ),
 ]
 
 

@@ -259,7 +259,7 @@ class Group:
 
 
 START: Final = Group("Start and continue runs")
-LOOK: Final = Group("Look into runs")
+LOOK: Final = Group("Inspect runs")
 FILES: Final = Group("Files of runs")
 CHANGE: Final = Group("Change runs")
 PEOPLE: Final = Group("Questions and rules")

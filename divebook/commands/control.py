@@ -138,9 +138,9 @@ def cancel(
     ] = None,
     dry_run: DryRun = False,
 ) -> BulkResults:
-    """Cancel runs; they can be resumed.
+    """Cancel runs. They can be resumed.
 
-    Name the runs, or select all that have not ended with the options. If another process drives a run, it stops before
+    Name the runs, or select runs that have not ended with the options. A run that another process drives stops before
     its next step. Runs that cannot be cancelled are reported; the others are cancelled.
     """
     from divebook.config.answers import BulkResult, handle_each
@@ -168,22 +168,24 @@ def annotate(
     call: Invocation,
     runs: OptionalRunIds = None,
     *,
-    text: Annotated[str | None, option("--note", "-n", metavar="TEXT", help="The note; '' removes it.")] = None,
+    text: Annotated[
+        str | None, option("--note", "-n", metavar="TEXT", help="Note on the run. '' removes the note.")
+    ] = None,
     labels: Annotated[
         list[str] | None,
         option(
             "--label",
             "-l",
             metavar="NAME=VALUE",
-            help="A label, with a value in YAML; null removes it; may be repeated.",
+            help="Label with a value in YAML; null removes the label. May be repeated.",
         ),
     ] = None,
     tags: Annotated[
-        list[str] | None, option("--tag", "-t", metavar="TAG", help="A tag to add; may be repeated.", completes="tag")
+        list[str] | None, option("--tag", "-t", metavar="TAG", help="Tag to add. May be repeated.", completes="tag")
     ] = None,
     untag: Annotated[
         list[str] | None,
-        option("--untag", "-u", metavar="TAG", help="A tag to remove; may be repeated.", completes="tag"),
+        option("--untag", "-u", metavar="TAG", help="Tag to remove. May be repeated.", completes="tag"),
     ] = None,
     status: WithStatus = None,
     workflow: OfWorkflow = None,
@@ -194,8 +196,8 @@ def annotate(
 ) -> BulkResults:
     """Set the note, labels and tags of runs.
 
-    Name the runs, or select them with the options. The annotation is an event of each log, also after the end of the
-    run. Runs that cannot be annotated are reported; the others are annotated.
+    Name the runs, or select them with the options. The annotation is an event in the log of each run; a run that has
+    ended can be annotated as well. Runs that cannot be annotated are reported; the others are annotated.
     """
     from divebook.config.answers import annotating, handle_each
 
@@ -244,13 +246,13 @@ def tag(
     *,
     remove: Annotated[
         list[str] | None,
-        option("--remove", "-r", metavar="TAG", help="A tag to remove; may be repeated.", completes="tag"),
+        option("--remove", "-r", metavar="TAG", help="Tag to remove. May be repeated.", completes="tag"),
     ] = None,
 ) -> RunTags:
     """Add tags to a run, or remove them.
 
-    Without tags, the tags of the run are shown. `runs --tag TAG` finds runs by tag. Tags are events of the log, also
-    after the end of the run.
+    Without tags, the tags of the run are shown. `runs --tag TAG` finds runs by tag. Tags are events in the log; a run
+    that has ended can be tagged as well.
     """
     environment = call.environment
     record = environment.store.record(environment.store.resolve(run))
@@ -331,10 +333,10 @@ def _question_data(execution_id: str, question: Question) -> QuestionData:
     example="inbox",
     python="divebook.inbox",
     data=inbox_data,
-    notebook_help="The questions are cards that can be answered in place, or text with commands.",
+    notebook_help="The questions are shown as cards that can be answered in place, or as text with commands.",
 )
 def inbox(call: Invocation) -> Inbox:
-    """List everything that waits for a person: questions and signals."""
+    """List open questions, and the signals that runs wait for."""
     executions = list(_readable(call))
     call.learn(*(execution.state.inputs for execution in executions))
     return Inbox(call.environment, call.store, executions)
@@ -399,7 +401,7 @@ class Rules(Shown):
         # A rule contains arguments of the approved call, which can contain secrets.
         texts = [(rule.rule_id, shared().text(rule_in_words(rule, name))) for name, rule in self.rules]
         lines = [(Text(rule_id, "id"), f"  {one_line(text, 400)}") for rule_id, text in texts]
-        return Report(blocks=(Paragraph(tuple(lines or ["no rules: every call that asks is asked about"])),))
+        return Report(blocks=(Paragraph(tuple(lines or ["no rules: each call that needs approval asks a person"])),))
 
 
 def rules_data(rules: Rules) -> RulesData:
@@ -417,12 +419,12 @@ def rules_data(rules: Rules) -> RulesData:
 def rules(
     call: Invocation,
     *,
-    revoke: Annotated[str | None, option("--revoke", metavar="ID", help="Revoke this rule.")] = None,
+    revoke: Annotated[str | None, option("--revoke", metavar="ID", help="Id of the rule to revoke.")] = None,
     by: By = None,
 ) -> Rules:
     """List approval rules that people created, or revoke one.
 
-    A revoked rule has no effect on calls that are checked afterwards.
+    A revoked rule has no effect on later calls.
     """
     # Revoked first, so that the list shows the rules that are left.
     if revoke is not None:

@@ -71,16 +71,19 @@ def keys_data(keys: Keys) -> KeysData:
 )
 def keys(
     call: Invocation,
-    part: Annotated[str | None, word("PART", "Such as Step, Agent, Each; without it, all.", completes="part")] = None,
+    part: Annotated[
+        str | None,
+        word("PART", "Part of a definition, such as Step, Agent or Each. Default: all parts.", completes="part"),
+    ] = None,
     *,
     markdown: Annotated[  # noqa: ARG001 - the shell prints the page
-        bool, option("--markdown", help="The whole reference as a page.", interfaces=[SHELL])
+        bool, option("--markdown", help="Print the whole reference as a Markdown page.", interfaces=[SHELL])
     ] = False,
     schema: Annotated[  # noqa: ARG001 - the shell prints the schema
-        bool, option("--schema", help="The JSON schema of definition files, for editors.", interfaces=[SHELL])
+        bool, option("--schema", help="Print the JSON schema of definition files, for editors.", interfaces=[SHELL])
     ] = False,
 ) -> Keys:
-    """List the keys of definitions, with their types and meanings."""
+    """List the keys of definitions, with their types and descriptions."""
     from divebook.definitions.schema import TABLES, reference
 
     # All keys are too many for a cell.
@@ -102,7 +105,7 @@ class DefinedNames:
     "list",
     DEFINE,
     example="list",
-    no_python="`environment.definitions` has them, as `workflows`, `agents`, `actions` and so on.",
+    no_python="`environment.definitions` contains them, as `workflows`, `agents`, `actions` and so on.",
     interfaces=[NOTEBOOK],
     has_store=False,
 )
@@ -126,7 +129,7 @@ class HelpRequest:
     DEFINE,
     example="help run",
     no_python="`help(divebook.run)` describes a function.",
-    notebook_help="The same: `%dive COMMAND?`.",
+    notebook_help="`%dive COMMAND?` shows the same help.",
     has_store=False,
 )
 def show_help(
@@ -135,8 +138,8 @@ def show_help(
         str | None,
         word(
             "WORD",
-            "The command, as --help after its name does; or a key, such as Ask, Retry or Each: its meaning and type, "
-            "with an example.",
+            "Name of a command, or of a key such as Ask, Retry or Each. For a key: its description, type and an "
+            "example.",
             completes="command",
         ),
     ] = None,
@@ -154,10 +157,10 @@ def show_help(
 
 
 DIFFERENCES = (
-    "an action's result, and each item's, is kept as a value and not as text",
+    "results of actions and of items are stored as values and not as text",
     "nested items of Each are not flattened",
     "scripts may change variables with state.set",
-    "tools ask a person before a call only if they, or a rule, say so",
+    "a person is asked before a tool call only if the tool or an approval rule requires it",
 )
 """Differences of a converted workflow from the original in the dialect ``dive``, as lines for stderr."""
 
@@ -225,14 +228,14 @@ def convert(
     file: Annotated[Path, word("FILE|FOLDER", "Definitions to convert.", completes="file")],
     *,
     dialect: Annotated[
-        Literal["divebook", "dive"], option("--dialect", metavar="NAME", help="The dialect they are written in.")
+        Literal["divebook", "dive"], option("--dialect", metavar="NAME", help="Dialect of the definitions.")
     ] = "dive",
     output: Annotated[
         Path | None,
-        option("--output", "-o", metavar="FILE", help="A new file for the result; default: stdout.", completes="file"),
+        option("--output", "-o", metavar="FILE", help="New file for the result. Default: stdout.", completes="file"),
     ] = None,
     form: Annotated[
-        Literal["yaml", "json"], option("--format", metavar="yaml|json", help="How it is written.")
+        Literal["yaml", "json"], option("--format", metavar="yaml|json", help="Format of the result.")
     ] = "yaml",
 ) -> Converted:
     """Convert definitions from the legacy Dive dialect.
@@ -335,23 +338,25 @@ def diagnosis_data(diagnosis: Diagnosis) -> ModelsData:
     "doctor",
     DEFINE,
     example="doctor audit.yaml --ping",
-    no_python="It checks an installation, in a shell.",
+    no_python="An installation is checked in a shell.",
     interfaces=[SHELL],
     data=diagnosis_data,
     exit_code=lambda diagnosis: int(not diagnosis.is_usable),
-    file_help="Definitions; without them, every provider's default.",
+    file_help="File or folder with definitions. Default: the default model of each provider.",
     file_default=None,
-    shell_help="Exit code 1 if a model cannot be called, or an agent cannot work.",
+    shell_help="The exit code is 1 if a model cannot be called, or if an agent cannot work.",
 )
 def doctor(
     call: Invocation,
     *,
-    ping: Annotated[bool, option("--ping", help="Make one small request to each model; it may cost a little.")] = False,
+    ping: Annotated[
+        bool, option("--ping", help="Send a small request to each model. Each request may cost a little.")
+    ] = False,
 ) -> Diagnosis:
     """Check what each model still needs: a library, a key, a price.
 
-    Also reports names in agents that do not exist; the store is used to look up runs that models replay. Names of keys
-    are shown, never their values.
+    Unknown names in agents are reported as well. The store is used to look up runs that models replay. The output shows
+    the names of API keys, and never their values.
     """
     from divebook.agents.models import examine
     from divebook.environments.environment import Environment

@@ -145,8 +145,8 @@ def _exit_code_of_resumption(result: BulkResults | ResumePlan) -> int:
     needs_definitions=True,
     drives=True,
     waits_for_expiry=True,
-    shell_help="With --definition new, the definition is that of the file that --definitions names. Prints the result, "
-    "as run does.",
+    shell_help="With --definition new, the definition is read from the file in --definitions. The command prints the "
+    "result, as `divebook run` does.",
 )
 def resume_runs(
     call: Invocation,
@@ -157,23 +157,24 @@ def resume_runs(
         option(
             "--definition",
             metavar="new",
-            help="Continue as a new run, with the definition as it is now: all calls up to the first difference are "
-            "reused, and later ones that are equal. The plan is printed first.",
+            help="Continue as a new run with the present definition. The calls up to the first difference are reused, "
+            "and later calls that are equal. The plan is printed first.",
         ),
     ] = None,
     plan: Annotated[
-        bool, option("--plan", help="With --definition: only say what would be reused and done, and its cost.")
+        bool,
+        option("--plan", help="With --definition: only print which calls would be reused and made, and their cost."),
     ] = False,
     yes: Annotated[
-        bool, option("--yes", "-y", help="With --definition: do not ask before it begins.", interfaces=[SHELL])
+        bool, option("--yes", "-y", help="With --definition: start without a confirmation.", interfaces=[SHELL])
     ] = False,
     strategy: Annotated[
         Literal["from_start", "from_failure", "skip_failed"] | None,
         option(
             "--strategy",
             metavar="NAME",
-            help="from_failure (as without it), from_start (a new run, with the same inputs), skip_failed (a fork in "
-            "which steps that have failed count as done).",
+            help="from_failure (default), from_start (a new run with the same inputs) or skip_failed (a fork in which "
+            "failed steps count as completed).",
         ),
     ] = None,
     bounds: BoundsText = None,
@@ -182,8 +183,8 @@ def resume_runs(
 ) -> Drive | ResumePlan | BulkResults:
     """Resume runs where their logs end.
 
-    Completed steps do not run again. With --definition new, a new run continues with a corrected definition. Several
-    runs resume at once; the result of each is shown.
+    Completed steps do not run again. With --definition new, a new run continues with the present definition. Several
+    runs are resumed at the same time, and the result of each is shown.
     """
     from divebook.config.answers import answers_from, bounds_from
     from divebook.events.catalog import COMPLETED
@@ -245,9 +246,9 @@ def _resume_several(call: Invocation, runs: list[str], bounds: Bounds | None, *,
     data=drive_data,
     needs_definitions=True,
     drives=True,
-    shell_help="`divebook show RUN --events` lists numbers and ids of events.",
-    notebook_help="`r = %dive fork RUN --at 12 --set city=Bonn` keeps the new run. `%dive show RUN` steps through the "
-    "events of the other one, with their numbers and ids.",
+    shell_help="`divebook show RUN --events` lists the events with their numbers and ids.",
+    notebook_help="`r = %dive fork RUN --at 12 --set city=Bonn` assigns the new run to a variable. `%dive show RUN` "
+    "steps through the events of the original run, with their numbers and ids.",
 )
 def fork(
     call: Invocation,
@@ -261,9 +262,9 @@ def fork(
     prompt: PromptsChanged = None,
     model: ModelName = None,
 ) -> Drive:
-    """Start a run that shares the first events of another one.
+    """Start a run that shares the first events of another run.
 
-    The other run does not change. The new one continues live after those events.
+    The original run does not change. The new run continues live after the shared events.
     """
     from divebook.config.answers import change_from
 
@@ -285,36 +286,38 @@ def fork(
 )
 def answer_question(
     call: Invocation,
-    question: Annotated[str, word("QUESTION", "The question, as inbox names it.", completes="question")],
+    question: Annotated[str, word("QUESTION", "Id of the question, as shown by inbox.", completes="question")],
     response: Annotated[
         str,
         word(
             "ANSWER",
-            "A text, yes or no, a number, data in YAML or JSON: as inbox says.",
+            "Answer: a string, yes or no, a number, or data in YAML or JSON, as required by the question (see inbox).",
             completes="choice",
             takes_object=True,
         ),
     ],
     *,
-    result: Annotated[str | None, option("--result", metavar="JSON", help="With done: what the call returned.")] = None,
+    result: Annotated[
+        str | None, option("--result", metavar="JSON", help="With the answer done: the result of the call, in JSON.")
+    ] = None,
     as_: Annotated[
         Literal["auto", "text", "json"],
         option(
             "--as",
             metavar="auto|text|json",
-            help="How ANSWER is read; auto: as data where the question asks for data, else as text.",
+            help="Form of ANSWER. auto: data if the question asks for data, otherwise text.",
         ),
     ] = "auto",
     alike: Annotated[
-        bool, option("--alike", help="The same answer for all open questions that the step asks alike.")
+        bool, option("--alike", help="Give the same answer to all similar open questions of the step, in all runs.")
     ] = False,
     by: By = None,
 ) -> Drive:
     """Answer a question, and continue its run.
 
-    A no may give a reason: "no: not today". An answer can also contain data, as inbox shows it: other arguments,
-    '{approved: true, data: {parameters: {host: h9}}}', or a rule that allows more calls like this one, '{approved:
-    true, data: {rule: {scope: always}}}'.
+    The answer "no" can give a reason: "no: not today". An answer can also contain data, as inbox shows: changed
+    arguments, '{approved: true, data: {parameters: {host: h9}}}', or a rule that allows similar calls,
+    '{approved: true, data: {rule: {scope: always}}}'.
     """
     from divebook.config.answers import typed_answer
     from divebook.text.format import plural
@@ -355,9 +358,9 @@ def answer_question(
 def signal(
     call: Invocation,
     run: RunId,
-    name: Annotated[str, word("NAME", "Name of the signal, as the step has it.")],
+    name: Annotated[str, word("NAME", "Name of the signal, as in the step.")],
     payload: Annotated[
-        str | None, word("PAYLOAD", "In YAML or JSON; plain words are a text.", takes_object=True)
+        str | None, word("PAYLOAD", "Data of the signal in YAML or JSON. Plain words are a string.", takes_object=True)
     ] = None,
     *,
     by: By = None,

@@ -108,8 +108,8 @@ def files(
     example="diff exec_01k8 src/app.py",
     python="run.files().changed",
     data=differences_data,
-    notebook_help="`d = %dive diff`, then `d.patch` is a text that `git apply` takes, `d.files` are the "
-    "differences one by one.",
+    notebook_help="`d = %dive diff` assigns the result to a variable: `d.patch` is a string for `git apply`, "
+    "`d.files` lists the differences by file.",
 )
 def diff(
     call: Invocation,
@@ -120,7 +120,7 @@ def diff(
     at: AtEvent = None,
     workspace: Workspace = None,
 ) -> ChangedFiles:
-    """Show the changes that a run made to files, as git does."""
+    """Show the changes that a run made to files, in the format of git."""
     return _kept_files(call, run, workspace).changed(since, at, paths or None)
 
 
@@ -132,7 +132,7 @@ def apply(
     *,
     to: Annotated[
         Path | None,
-        option("--to", metavar="FOLDER", help="Into this folder, not that which was copied.", completes="file"),
+        option("--to", metavar="FOLDER", help="Target folder. Default: the original folder.", completes="file"),
     ] = None,
     since: SinceEvent = None,
     at: AtEvent = None,
@@ -140,9 +140,9 @@ def apply(
 ) -> WrittenFiles:
     """Copy the changes of a run into the original folder.
 
-    The changes were made in a copy of the folder. All of them are copied, or none: if a file in the folder has changed
-    since, the error names it, and nothing is written. Hidden files (`.envrc`, `.vscode/`) and version-control metadata
-    (`.git/`) are copied only if you name them or their folder.
+    The run changed a copy of the folder. Either all changes are copied, or none: if a file in the original folder has
+    changed since, the error names it, and nothing is written. Hidden files (`.envrc`, `.vscode/`) and version-control
+    metadata (`.git/`) are copied only if you name them or their folder.
     """
     workspace_files = _kept_files(call, run, workspace)
     applied = workspace_files.apply(to, paths or None, since=since, until=at)
@@ -160,22 +160,24 @@ def restore(
     run: RunOrNewest = None,
     *,
     to: Annotated[
-        Path, option("--to", metavar="FOLDER", help="The folder, which then holds nothing else.", completes="file")
+        Path, option("--to", metavar="FOLDER", help="Target folder. Other files in it are removed.", completes="file")
     ],
     at: AtEvent = None,
     include: Annotated[
         list[str] | None,
         option(
-            "--include", metavar="PATH", help="Also this hidden file, or all of this hidden folder; may be repeated."
+            "--include",
+            metavar="PATH",
+            help="Also restore this hidden file, or all files of this hidden folder. May be repeated.",
         ),
     ] = None,
-    force: Annotated[bool, option("--force", "-f", help="Also if the folder holds something.")] = False,
+    force: Annotated[bool, option("--force", "-f", help="Allow a folder that is not empty.")] = False,
     workspace: Workspace = None,
 ) -> WrittenFiles:
     """Restore the files of a run, as of an event, to a folder.
 
-    All files, or no change. Hidden files and version-control metadata (`.git/`) in the folder do not change, unless you
-    name them with `--include`.
+    Either all files are restored, or none. Hidden files and version-control metadata (`.git/`) in the folder do not
+    change, unless you name them with `--include`.
     """
     from divebook.workspaces.snapshots.restore import left_out_text
 

@@ -145,8 +145,9 @@ def runs_data(query: RunQuery) -> RunsData:
     example="runs --status failed --limit 5",
     python="divebook.runs",
     data=runs_data,
-    notebook_help="The list shows what each run cost and why it failed, opens, resumes, cancels and tags runs, and has "
-    "the inbox beside it. `runs = %dive runs`, then `runs.frame()` is a DataFrame, and `runs[0]` the newest run.",
+    notebook_help="The list shows the cost of each run, and the error of a failed run. Runs can be opened, resumed, "
+    "cancelled and tagged there, and the inbox is shown beside the list. `runs = %dive runs` assigns the list to a "
+    "variable: `runs.frame()` is a DataFrame, and `runs[0]` the newest run.",
 )
 def runs(
     call: Invocation,
@@ -157,14 +158,19 @@ def runs(
         str | None, option("--tag", "-t", metavar="TAG", help="Only runs with this tag.", completes="tag")
     ] = None,
     origin: Annotated[
-        Origin | None, option("--origin", metavar="ORIGIN", help="Only runs of this origin.", completes="origin")
+        Origin | None, option("--origin", metavar="ORIGIN", help="Only runs with this origin.", completes="origin")
     ] = None,
     notebook: Annotated[
         str | None, option("--notebook", metavar="PATH", help="Only runs that this notebook started.")
     ] = None,
     limit: Annotated[
         int | None,
-        option("--limit", "-n", allowed=COUNT_OR_ZERO, help="At most N; 0 for all; default: 20 in a shell, else all."),
+        option(
+            "--limit",
+            "-n",
+            allowed=COUNT_OR_ZERO,
+            help="Maximum number of runs; 0 for all. Default: 20 in a shell, all in a notebook.",
+        ),
     ] = None,
 ) -> RunQuery:
     """List runs, newest first."""
@@ -224,7 +230,7 @@ def count_data(count: RunCount) -> CountData:
     "count",
     LOOK,
     example="count --workflow audit",
-    no_python="`divebook.runs().frame()` has the statuses to count.",
+    no_python="`divebook.runs().frame()` has the status of each run.",
     data=count_data,
 )
 def count(call: Invocation, *, workflow: OfWorkflow = None) -> RunCount:
@@ -291,7 +297,7 @@ def stats_data(stats: Stats) -> StatsData:
     "stats",
     LOOK,
     example="stats --workflow audit",
-    no_python='`divebook.frames().executions.groupby("workflow")` has the runs by workflow.',
+    no_python='`divebook.frames().executions.groupby("workflow")` groups the runs by workflow.',
     data=stats_data,
 )
 def stats(
@@ -302,9 +308,9 @@ def stats(
         str | None, option("--tag", "-t", metavar="TAG", help="Only runs with this tag.", completes="tag")
     ] = None,
 ) -> Stats:
-    """Show number, results, durations and cost of runs by workflow.
+    """Show number, statuses, durations and cost of runs by workflow.
 
-    What-ifs and trials are left out. The durations are those of completed runs, without the time in which they waited.
+    What-ifs and trials are left out. The durations are those of completed runs, without the time that they waited.
     """
     from divebook.projections.run_columns import worked_seconds
 
@@ -488,7 +494,7 @@ def shown_run_data(shown: ShownRun) -> ShownRunData:
     return data
 
 
-Events = Annotated[bool, option("--events", "-e", help="Every event of its log as well.", interfaces=[SHELL])]
+Events = Annotated[bool, option("--events", "-e", help="Also show all events of the log.", interfaces=[SHELL])]
 
 
 def is_file(name: str) -> bool:
@@ -511,12 +517,12 @@ def exit_code_of_shown(shown: ShownRun) -> int:
     data=shown_run_data,
     exit_code=exit_code_of_shown,
     reports_damage=True,
-    shell_help="RUN can also be an exported file, as for `divebook open`. Of a damaged log, the readable events are "
-    "shown, with exit code 1.",
-    notebook_help="While the run is running, here or in another process, its view is live.",
+    shell_help="RUN can also be an exported file, as for `divebook open`. If the log is damaged, the readable events "
+    "are shown, and the exit code is 1.",
+    notebook_help="The view is live while the run is running, in this process or another one.",
 )
 def show(call: Invocation, run: RunId, *, events: Events = False) -> ShownRun:
-    """Show the status and the values of a run, running or past."""
+    """Show the status and the values of a run."""
     if call.interface == SHELL and is_file(run):
         return run_in_file(call, run, events=events)
     execution = call.run(run)
@@ -552,23 +558,30 @@ def run_in_file(call: Invocation, file: str, *, events: bool = False) -> ShownRu
     data=shown_run_data,
     exit_code=exit_code_of_shown,
     has_store=False,
-    shell_help="If the file is damaged outside its log, the run is shown, with exit code 1.",
-    notebook_help="A saved notebook is opened too: `runs = %dive open old.ipynb`, then `runs[0].replay()`, "
-    "`runs[0].events`. Without FILE, this notebook is opened, as last saved. No code in a file is run.",
+    shell_help="If the file is damaged outside its log, the run is shown, and the exit code is 1.",
+    notebook_help="The file can also be a saved notebook: `runs = %dive open old.ipynb` returns its runs, with "
+    "`runs[0].replay()` and `runs[0].events`. Without FILE, the last saved version of this notebook is opened. "
+    "Code in the file is not run.",
 )
 def open_file(
     call: Invocation,
-    file: Annotated[str | None, word("FILE", "NAME.html, NAME.ipynb or NAME.jsonl.", completes="file")] = None,
+    file: Annotated[
+        str | None, word("FILE", "Exported file: NAME.html, NAME.ipynb or NAME.jsonl.", completes="file")
+    ] = None,
     run: Annotated[
         str | None,
-        word("RUN", "The run, if not all of a saved notebook; the beginning of its id.", interfaces=[NOTEBOOK]),
+        word(
+            "RUN",
+            "One run of a saved notebook: its id, or the first characters of the id. Default: all runs.",
+            interfaces=[NOTEBOOK],
+        ),
     ] = None,
     *,
     events: Events = False,
 ) -> ShownRun:
     """Show the run in an exported file.
 
-    Files of `run.to_html`, `run.to_notebook` and `divebook export` open as a run. No store is needed or changed.
+    FILE was written by `run.to_html`, `run.to_notebook` or `divebook export`. No store is needed or changed.
     """
     if file is None or run is not None:
         raise SetupError("name the file of one run: NAME.html, NAME.ipynb or NAME.jsonl")
@@ -632,8 +645,9 @@ def _difference_data(pair: Pair, row: Row) -> DifferenceData:
     python="divebook.compare",
     data=comparison_data,
     exit_code=lambda comparison: 0 if comparison.is_same else 1,
-    shell_help="Exit code 1 if they differ.",
-    notebook_help="`c = %dive compare ID ID`, then `c.first`, `c.frame()`.",
+    shell_help="The exit code is 1 if the runs differ.",
+    notebook_help="`c = %dive compare ID ID` assigns the comparison to a variable: `c.first` is the first difference, "
+    "`c.frame()` a DataFrame.",
 )
 def compare(
     call: Invocation,
@@ -642,14 +656,16 @@ def compare(
     gold: Annotated[
         str | None,
         option(
-            "--gold", metavar="FIELD", help="Field of the items of `Each` with the right result: counts the right ones."
+            "--gold",
+            metavar="FIELD",
+            help="Field of the items of `Each` with the right result. The right results of each run are counted.",
         ),
     ] = None,
 ) -> Comparison:
     """Compare runs of one workflow side by side.
 
-    A summary and the first difference come first. Each place is the same, changed, added or removed. The first run is
-    compared with each of the others.
+    The output begins with a summary and the first difference. Each place is the same, changed, added or removed. The
+    first run is compared with each of the others.
     """
     if len(runs) < 2:
         raise SetupError(f"name two runs or more; {advised('runs')} lists them")
@@ -715,27 +731,35 @@ def provenance_data(provenance: Provenance) -> ProvenanceData:
     example="why total exec_01k8",
     python="run.why",
     data=provenance_data,
-    notebook_help="`w = %dive why total`, then `w.frame()` is a DataFrame, `w.graph` a flow chart for Mermaid.",
+    notebook_help="`w = %dive why total` assigns the result to a variable: `w.frame()` is a DataFrame, `w.graph` a "
+    "flow chart for Mermaid.",
 )
 def why(
     call: Invocation,
-    name: Annotated[str, word("NAME", "The variable; inputs.NAME for an input, state for all variables.")],
+    name: Annotated[str, word("NAME", "Name of the variable; inputs.NAME for an input, state for all variables.")],
     run: RunOrNewest = None,
     *,
     at: AtEvent = None,
     row: Annotated[
         int | None,
-        option("--row", allowed=COUNT_OR_ZERO, help="Of a list or frame that items have made: row N, from 0."),
+        option(
+            "--row", allowed=COUNT_OR_ZERO, help="Row N, counted from 0, of a list or frame with a row for each item."
+        ),
     ] = None,
-    column: Annotated[str | None, option("--column", metavar="NAME", help="And of that row this column.")] = None,
+    column: Annotated[str | None, option("--column", metavar="NAME", help="Column of the row in --row.")] = None,
     form: Annotated[  # noqa: ARG001 - the shell prints the form
         Literal["text", "mermaid"],
-        option("--form", metavar="text|mermaid", help="In words, or as a flow chart for Mermaid.", interfaces=[SHELL]),
+        option(
+            "--form",
+            metavar="text|mermaid",
+            help="Form of the output: text, or a flow chart for Mermaid.",
+            interfaces=[SHELL],
+        ),
     ] = "text",
 ) -> Provenance:
     """Show the origin of the value of a variable.
 
-    The events, steps, calls, variables, inputs and choices that led to it, back to the start.
+    The output lists the events, steps, calls, variables, inputs and choices that led to the value, back to the start.
     """
     provenance: Provenance = call.run(run).why(name, at, row=row, column=column)
     return provenance
@@ -768,13 +792,13 @@ def inspection_data(inspection: Inspection) -> InspectionData:
     example="inspect exec_01k8",
     python="run.inspect",
     data=inspection_data,
-    notebook_help='`i = %dive inspect`, then `i.critical_path`, `i.times`, `i.retries`, `i.costs("step")` are '
-    "DataFrames.",
+    notebook_help="`i = %dive inspect` assigns the result to a variable. `i.critical_path`, `i.times`, `i.retries` and "
+    '`i.costs("step")` are DataFrames.',
 )
 def inspect(call: Invocation, run: RunOrNewest = None) -> Inspection:
-    """Show what a run waited for, and what it cost.
+    """Show the times and the costs of a run.
 
-    The critical path, time by kind, retries, and the costs of agents, models and steps.
+    The output has the critical path, the time by kind, the retries, and the costs by agent, model and step.
     """
     return call.run(run).inspect()
 
@@ -877,28 +901,30 @@ def _verification_data(result: Verification | Unverified) -> VerificationData:
     data=verification_data,
     exit_code=lambda result: 0 if result.equal else 1,
     needs_definitions=True,
-    shell_help="With --definitions, the definition of the same name in that file is checked, else the one in the log. "
-    "Exit code 1 if any run differs, or cannot be checked.",
-    notebook_help="`v = %dive verify`, then `v.equal`, `v.divergence`, `v.unchecked`, `v.answered`.",
+    shell_help="With --definitions, the definition with the same name in that file is checked, otherwise the "
+    "definition in the log. The exit code is 1 if a run differs or cannot be checked.",
+    notebook_help="`v = %dive verify` assigns the result to a variable, with `v.equal`, `v.divergence`, `v.unchecked` "
+    "and `v.answered`.",
 )
 def verify(
     call: Invocation,
     run: RunOrNewest = None,
     *,
-    every: Annotated[bool, option("--all", help="Every run of the store.")] = False,
+    every: Annotated[bool, option("--all", help="Verify all runs of the store.")] = False,
     definition: Annotated[
         Literal["new"] | None,
         option(
             "--definition",
             metavar="new",
-            help="Check the workflow as it is defined now, and not as the log has it.",
+            help="Check the present definition of the workflow, in place of the definition in the log.",
             interfaces=[NOTEBOOK],
         ),
     ] = None,
 ) -> Verification | Verifications:
     """Check that the definition of a run still reproduces its log.
 
-    No external call is made. The first difference names event, step, line, the expected and the actual value.
+    No external call is made. For the first difference, the output names the event, step and line, and the expected and
+    the actual value.
     """
     if not every:
         return _verify(call, run, is_new=definition is not None)
@@ -944,9 +970,9 @@ def test_file_data(file: Path) -> TestFileData:
     python="run.to_test",
     data=test_file_data,
     needs_definitions=True,
-    shell_help="The test reads the definition from the file that --definitions names, else from a copy of the "
-    "definition in the log.",
-    notebook_help="`%dive to-test`, then `!python -m pytest test_sum.py`.",
+    shell_help="The test reads the definition from the file in --definitions, otherwise from a copy of the definition "
+    "in the log.",
+    notebook_help="Run the test with `!python -m pytest test_sum.py`.",
 )
 def to_test(
     call: Invocation,
@@ -957,7 +983,7 @@ def to_test(
         option(
             "--to",
             metavar="FILE",
-            help="The file of the test; by default test_NAME.py, NAME being the workflow.",
+            help="File for the test. Default: test_NAME.py, with the name of the workflow.",
             completes="file",
         ),
     ] = None,
@@ -965,8 +991,8 @@ def to_test(
 ) -> Path:
     """Write a run as a test for pytest, with its log in a second file.
 
-    The test needs neither key nor network, and fails at the first difference from its log, with event, step and line.
-    Secrets are left out.
+    The test needs neither an API key nor a network. It fails at the first difference from the log, and names event,
+    step and line. Secrets are left out.
     """
     import shlex
 

@@ -115,12 +115,13 @@ def _queued_data(line: QueueLine) -> QueuedRunData:
     example="queue",
     python="environment.queues.queued",
     data=queue_data,
-    notebook_help="The running workers are printed; the value is a DataFrame of the runs.",
+    notebook_help="The running workers are printed. The value is a DataFrame of the runs.",
 )
 def queue(call: Invocation) -> Queue:
     """List the runs in queues, and the running workers.
 
-    For each run: which workers can run it, or why none can; and which runs workers leave alone.
+    For each run, the list shows the workers that can run it, or the reason why none can. Runs that no worker takes are
+    listed separately.
     """
     from divebook.analysis.lists import queue_lines
 
@@ -185,20 +186,22 @@ def interrupted_data(interrupted: Interrupted) -> InterruptedData:
     python="environment.queues.recover",
     data=interrupted_data,
     needs_definitions=True,
-    shell_help="Exit code 1 if one failed or cannot continue, 3 if one waits.",
-    notebook_help="The runs continue in the background. The variable DIVEBOOK_RECOVER, or Recover in the Config of a "
-    "definition, sets what happens automatically: ask (a line at %load_ext), auto (they are resumed), off (nothing).",
+    shell_help="The exit code is 1 if a run failed or cannot continue, and 3 if a run waits.",
+    notebook_help="The runs continue in the background. The environment variable DIVEBOOK_RECOVER, or Recover in the "
+    "Config of a definition, controls what %load_ext does with interrupted runs: ask (print a line), auto (resume "
+    "them) or off (nothing).",
 )
 def recover(
     call: Invocation,
     run: Annotated[
-        str | None, word("RUN", "Resume this one; the beginning of its id is enough.", completes="interrupted run")
+        str | None,
+        word("RUN", "Run to resume: its id, or the first characters of the id.", completes="interrupted run"),
     ] = None,
     *,
     every: Annotated[
-        bool, option("--all", help="Resume all of them, as far as the defined agents and actions allow it.")
+        bool, option("--all", help="Resume all interrupted runs whose agents and actions are defined.")
     ] = False,
-    page: Annotated[int, option("--page", allowed=COUNT, help="Which page of a long list.")] = 1,
+    page: Annotated[int, option("--page", allowed=COUNT, help="Page of a long list.")] = 1,
 ) -> Interrupted:
     """List runs whose process has died, or resume them."""
     from divebook.config.answers import interrupted

@@ -23,11 +23,12 @@ from divebook.commands.table import COMMANDS, GROUPS
 HEAD = """\
 # Commands
 
-Every command in a terminal (`divebook NAME`) and in a cell (`%dive NAME`). Both have the same words and options, unless
-a line says otherwise. Values are YAML: `n=2` is a number, `n="2"` a text. `--json` prints an object, whose key
-`divebook` is the version of the format; its schema is in `reference/schemas/`. Times are ISO 8601.
-The id of a run is `id` in the object of the run, and `run_id` where another object refers to it. Events
-(`show --events`) are those of the log, as `divebook export` writes them, so that they keep its word `execution_id`.
+All commands, in a terminal (`divebook NAME`) and in a cell (`%dive NAME`). Arguments and options are the same in both,
+unless the column *only in* names one of them. Values are YAML: `n=2` is a number, `n="2"` a string.
+
+`--json` prints an object. Its key `divebook` is the version of the format, and its schema is in `reference/schemas/`.
+Times are in ISO 8601. The id of a run is `id` in the object of the run, and `run_id` in objects that refer to the run.
+The events of `show --events` have the form of the log, as `divebook export` writes them, with the key `execution_id`.
 
 Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.
 """
@@ -62,7 +63,7 @@ def _section(command: Command) -> Iterator[str]:
 
 
 def section(
-    title: str, texts: Iterable[str], usages: Iterable[str], rows: Sequence[str], *, last_column: str = "in"
+    title: str, texts: Iterable[str], usages: Iterable[str], rows: Sequence[str], *, last_column: str = "only in"
 ) -> Iterator[str]:
     """Yield the lines about one command: its title, texts without the empty ones, usages, and the table of its
     parameters.
@@ -73,7 +74,7 @@ def section(
     yield from usages
     yield "```\n"
     if rows:
-        yield f"| word or option | meaning | {last_column} |"
+        yield f"| argument or option | description | {last_column} |"
         yield "| --- | --- | --- |"
         yield from rows
         yield ""
@@ -86,16 +87,31 @@ def _rows(command: Command) -> Iterator[str]:
     for parameter in command.parameters:
         yield row(term(parameter), parameter.help, _interfaces(command, parameter))
     for spelling, text, interface, is_there in (
-        ("--definitions FILE|FOLDER, -d", "Definitions with the agents it needs.", "shell", command.needs_definitions),
-        ("--code", "Run the cells of a notebook that define in Python.", "shell", _has_file(command)),
-        ("--actions MODULE|FILE.py, -a", "Python that defines actions; may be repeated.", "shell", _has_file(command)),
+        (
+            "--definitions FILE|FOLDER, -d",
+            "File or folder with the definitions of the agents that the run needs.",
+            "shell",
+            command.needs_definitions,
+        ),
+        ("--code", "Run the code cells of a notebook that contain definitions in Python.", "shell", _has_file(command)),
+        (
+            "--actions MODULE|FILE.py, -a",
+            "Python module or file that defines actions. May be repeated.",
+            "shell",
+            _has_file(command),
+        ),
         ("--strict", "Fail if the run has to wait for an answer.", "", command.drives),
-        ("--wait, --no-wait", "Wait until a question with a Default expires.", "shell", command.waits_for_expiry),
-        ("--quiet, -q", "Show no progress.", "shell", command.drives),
-        ("--background, -b", "Return at once.", "notebook", command.drives),
-        ("--no-check", "Let the cell succeed although the run fails.", "notebook", command.drives),
-        ("--no-data", "Leave the data of the run out of the notebook.", "notebook", command.drives),
-        ("--store PATH", "Where the logs are, a file or a postgresql:// URL.", "", command.has_store),
+        (
+            "--wait, --no-wait",
+            "Wait until a question with a Default expires, or return at once. Default: wait without a terminal.",
+            "shell",
+            command.waits_for_expiry,
+        ),
+        ("--quiet, -q", "Do not show progress.", "shell", command.drives),
+        ("--background, -b", "Return at once, without waiting for the run.", "notebook", command.drives),
+        ("--no-check", "Do not fail the cell if the run fails.", "notebook", command.drives),
+        ("--no-data", "Do not save the data of the run in the notebook.", "notebook", command.drives),
+        ("--store PATH", "Store: a file or a postgresql:// URL.", "", command.has_store),
         ("--json", "Print JSON.", "shell", command.data is not None),
     ):
         if is_there and (not interface or interface in command.interfaces):

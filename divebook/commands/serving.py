@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     example="worker audit.yaml --queue labels --parallel 8",
     python="divebook.queues.Worker",
     interfaces=[SHELL],
-    file_help="Definitions of the workflows that it can run.",
+    file_help="File or folder with the definitions that the worker can run.",
     makes_store=True,
 )
 def worker(
@@ -47,30 +47,28 @@ def worker(
             "--queue",
             metavar="NAME",
             completes="queue",
-            help="A queue to serve; may be repeated, the first ones have priority; default: default.",
+            help="Queue to serve. May be repeated; the first queues have priority. Default: default.",
         ),
     ] = None,
-    parallel: Annotated[
-        int, option("--parallel", allowed=COUNT, help="Maximum number of runs that it drives at the same time.")
-    ] = 8,
+    parallel: Annotated[int, option("--parallel", allowed=COUNT, help="Maximum number of runs at the same time.")] = 8,
     patience: Annotated[
         float,
         option(
             "--patience",
             metavar="SECONDS",
             allowed=SECONDS,
-            help="At its end: how long to wait for calls before they are aborted.",
+            help="Time to wait for running calls at the end, before they are aborted.",
         ),
     ] = 60,
     schedules: Annotated[
         bool, option("--schedules", help="Enqueue the workflows in Schedules when they are due.")
     ] = False,
-    until_idle: Annotated[bool, option("--until-idle", help="End when nothing is left to do.")] = False,
+    until_idle: Annotated[bool, option("--until-idle", help="End when no more work is in the queues.")] = False,
 ) -> None:
-    """Run executions from queues until stopped.
+    """Run queued workflows until stopped.
 
-    At SIGTERM or Ctrl-C, the worker starts no more executions, returns the running ones to their queues and ends. A
-    second signal ends it at once. If a worker dies, other workers resume its executions.
+    At SIGTERM or Ctrl-C, the worker starts no more runs, returns the current ones to their queues and ends. A second
+    signal ends it at once. If a worker dies, other workers resume its runs.
     """
     from divebook.queues import Worker, patience_of
 
@@ -162,11 +160,11 @@ def schedule_data(schedules: Schedules) -> ScheduleData:
     "schedule",
     QUEUES,
     example="schedule audit.yaml --start",
-    no_python="`divebook.queues.Worker(environment, schedules=...)` starts what is due.",
+    no_python="`divebook.queues.Worker(environment, schedules=...)` starts the runs that are due.",
     interfaces=[SHELL],
     data=schedule_data,
     exit_code=lambda schedules: int(schedules.has_failed),
-    file_help="Definitions with Schedules.",
+    file_help="File or folder with definitions that contain Schedules.",
     makes_store=True,
 )
 def schedule(
@@ -176,9 +174,9 @@ def schedule(
 ) -> Schedules:
     """List when schedules are due, or start the due runs.
 
-    `--start` starts the latest due time of each schedule once: the start key prevents a second start, also from another
-    process. If several due times were missed while the machine was off, only the latest one is started. Times are in
-    the Zone of each schedule, by default that of this machine.
+    `--start` starts one run for the latest due time of each schedule. The start key prevents a second start, also by
+    another process. If several due times were missed while the machine was off, only the latest one is started. Times
+    are in the Zone of each schedule, by default in the zone of this machine.
     """
     from divebook.config.schedules import coming, latest
     from divebook.environments.environment import Environment
@@ -240,7 +238,7 @@ def start_command(file: Path) -> str:
     example="mcp audit.yaml --store runs.db",
     python="divebook.serve.serve_stdio",
     interfaces=[SHELL],
-    file_help="Definitions: YAML, JSON, a notebook or Python.",
+    file_help="File or folder with definitions: YAML, JSON, a notebook or Python.",
     file_default=Path(),
     makes_store=True,
 )
@@ -250,7 +248,10 @@ def mcp(
     wait: Annotated[
         float,
         option(
-            "--wait", metavar="SECONDS", allowed=SECONDS, help="How long a call waits; its run continues after that."
+            "--wait",
+            metavar="SECONDS",
+            allowed=SECONDS,
+            help="Maximum time that a call waits for its run. The run continues afterwards.",
         ),
     ] = 50.0,
     http: Annotated[
@@ -270,7 +271,7 @@ def mcp(
     """Publish workflows as tools of an MCP server.
 
     The server uses standard streams or HTTP. Each workflow is a tool. If a run asks a person, the MCP client shows the
-    question; it can also be answered in a notebook or with `divebook answer`. A run continues after the call, the
+    question; it can also be answered in a notebook or with `divebook answer`. A run can continue after the call, the
     client and this process have ended.
     """
     import asyncio

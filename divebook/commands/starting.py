@@ -55,9 +55,9 @@ Changed = Annotated[
     option(
         "--changed",
         metavar="again|keep|reuse",
-        help="Where functions were edited since: again runs from the first call that this can reach, and reuses what "
-        "comes before it; keep shows the old run; without it the cell offers both. Where the definition was edited: "
-        "reuse makes only the calls that differ, again (the default) all of them.",
+        help="If functions were edited: again runs from the first call that the edit can affect, and reuses the calls "
+        "before it; keep shows the earlier run. By default the cell offers both. If the definition was edited: "
+        "reuse makes only the calls that differ, again (default) makes all calls.",
         interfaces=[NOTEBOOK],
     ),
 ]
@@ -70,17 +70,18 @@ Changed = Annotated[
     python="divebook.run",
     notebook_example="run audit limit=20",
     data=drive_data,
-    file_help="Definitions: YAML, JSON, a notebook or Python.",
+    file_help="File or folder with definitions: YAML, JSON, a notebook or Python.",
     makes_store=True,
     drives=True,
     waits_for_expiry=True,
     shell_help="If the run has to wait for an answer, the command prints how to answer and ends with exit code 3. "
-    "Without a terminal it waits for a question with ExpiresIn and Default, and continues with the Default when the "
-    "question expires; --no-wait returns at once. Ctrl-C cancels the run, which can be resumed.",
-    notebook_help="`r = %dive run ...` keeps the run. Interrupting the kernel pauses it. A run that fails is shown, "
-    "and fails the cell, so that Run All stops there: `r = %dive show RUN` returns it. The same cell with the same "
-    "workflow and inputs continues the run that it started, or shows it if it has completed: Run All repeats nothing. "
-    "KEY=$NAME is an input whose value is a variable of the kernel, or an expression: n=$df.head(2).",
+    "Without a terminal, it waits until a question with ExpiresIn and Default expires, and continues with the "
+    "Default; with --no-wait it returns at once. Ctrl-C cancels the run, which can be resumed.",
+    notebook_help="`r = %dive run ...` assigns the run to a variable. Interrupting the kernel pauses the run. If the "
+    "run fails, it is shown and the cell fails, so that Run All stops; `r = %dive show RUN` returns the failed run. "
+    "If the same cell is executed again with the same workflow and inputs, it continues its run, or shows it if it "
+    "has completed. Run All therefore repeats no call. KEY=$NAME is an input whose value is a variable of the kernel, "
+    "or an expression such as n=$df.head(2).",
 )
 def run(
     call: Invocation,
@@ -130,19 +131,20 @@ def run(
     "ask",
     START,
     example="ask critic 'Is this clear?'",
-    no_python='An agent is asked by a step: `Step("ask", agent=..., prompt=...)`.',
+    no_python='A workflow with a prompt step does the same: `Step("ask", agent=..., prompt=...)`.',
     interfaces=[NOTEBOOK],
     drives=True,
-    notebook_help='`r = %dive ask ...` keeps the run, a run of a workflow with this one step: `r.variables["answer"]` '
-    "is the answer, `r.conversation`, `r.messages` and `r.tool_calls` show the way to it. The same cell continues the "
-    "run that it started, or shows it: Run All asks nothing twice.",
+    notebook_help="`r = %dive ask ...` assigns the run to a variable. It is the run of a workflow with one step. "
+    '`r.variables["answer"]` is the answer; `r.conversation`, `r.messages` and `r.tool_calls` show how the agent '
+    "produced it. If the same cell is executed again, it continues or shows its run. Run All therefore asks "
+    "nothing twice.",
 )
 def ask(
     call: Invocation,
-    agent: Annotated[str, word("AGENT", "The agent.", completes="agent")],
+    agent: Annotated[str, word("AGENT", "Name of the agent.", completes="agent")],
     prompt: Annotated[
         str,
-        word("PROMPT", "What to ask it: a text in quotes, or a variable of the kernel ($question).", completes="text"),
+        word("PROMPT", "Prompt: a string in quotes, or a variable of the kernel ($question).", completes="text"),
     ],
     *,
     output: Annotated[
@@ -150,7 +152,7 @@ def ask(
         option(
             "--output",
             metavar="NAME",
-            help="The class of the answer: a pydantic model or dataclass of the kernel, or another allowed one.",
+            help="Class of the answer: a pydantic model or dataclass of the kernel, or another allowed class.",
             completes="class",
         ),
     ] = None,
@@ -159,7 +161,7 @@ def ask(
         option(
             "--thread",
             metavar="ID",
-            help="Continue the conversation of that name, in whatever run it was, or start it.",
+            help="Name of the conversation to continue, also from an earlier run. A new name starts a conversation.",
         ),
     ] = None,
     bounds: BoundsText = None,
@@ -171,7 +173,7 @@ def ask(
     answers: AnswersFile = None,
     new: New = False,
 ) -> Drive:
-    """Ask an agent something, and show the conversation."""
+    """Send a prompt to an agent, and show the conversation."""
     from divebook.config.answers import answers_from, bounds_from
 
     # The name is looked up before the run starts, so that a typing mistake does not leave a failed run.
@@ -262,12 +264,12 @@ def enqueued_data(run: Run) -> EnqueuedData:
     python="environment.enqueue",
     notebook_example="enqueue audit limit=20 --queue labels",
     data=enqueued_data,
-    file_help="Definitions: YAML, JSON, a notebook or Python.",
+    file_help="File or folder with definitions: YAML, JSON, a notebook or Python.",
     makes_store=True,
-    shell_help="Prints the id of the run.",
-    notebook_help="The run is shown live. A worker is a process: `divebook worker FILE --queue NAME` in a shell, on "
-    "any machine that has the store. The same cell with the same workflow and inputs shows the run that it has "
-    "enqueued: Run All enqueues nothing twice.",
+    shell_help="The command prints the id of the run.",
+    notebook_help="The run is shown live. A worker runs it: `divebook worker FILE --queue NAME` in a shell, on any "
+    "machine that can access the store. If the same cell is executed again with the same workflow and inputs, it "
+    "shows the run that it has enqueued. Run All therefore enqueues nothing twice.",
 )
 def enqueue(
     call: Invocation,
@@ -275,14 +277,12 @@ def enqueue(
     *,
     inputs: Inputs = None,
     workflow: WorkflowOption = None,
-    queue: Annotated[
-        str, option("--queue", metavar="NAME", help="The queue that it waits in.", completes="queue")
-    ] = "default",
+    queue: Annotated[str, option("--queue", metavar="NAME", help="Name of the queue.", completes="queue")] = "default",
     priority: Annotated[
-        int, option("--priority", allowed=INTEGER, help="Runs with a higher one are started first.")
+        int, option("--priority", allowed=INTEGER, help="Priority. Runs with a higher priority are started first.")
     ] = 0,
     at: Annotated[
-        str | None, option("--at", metavar="TIME", help="Earliest start: 2026-05-01T08:00, local time.")
+        str | None, option("--at", metavar="TIME", help="Earliest start in local time, such as 2026-05-01T08:00.")
     ] = None,
     key: StartKey = None,
     on_conflict: OnConflict = "warn",

@@ -93,16 +93,16 @@ def check_data(report: CheckReport) -> CheckData:
     "check",
     STORES,
     example="check",
-    no_python="Maintenance of a store is work for a shell.",
+    no_python="Stores are maintained in a shell.",
     interfaces=[SHELL],
     data=check_data,
     exit_code=lambda report: int(not report.ok),
-    shell_help="Exit code 1 if anything is damaged.",
+    shell_help="The exit code is 1 if anything is damaged.",
 )
 def check(call: Invocation) -> CheckReport:
     """Verify all events, checksums and references in a store.
 
-    Prints what is damaged and what can still be read; changes nothing.
+    The output lists all damage, and the events that can still be read. The store is not changed.
     """
     from divebook.engine.evolve import fold
     from divebook.stores.maintenance import check as check_store
@@ -144,15 +144,15 @@ def backup_data(backup: Backup) -> BackupData:
     "backup",
     STORES,
     example="backup backups/monday.db",
-    no_python="Maintenance of a store is work for a shell.",
+    no_python="Stores are maintained in a shell.",
     interfaces=[SHELL],
     data=backup_data,
 )
 def backup(
     call: Invocation,
-    destination: Annotated[Path, word("FILE|FOLDER", "A new file, or a folder to put it in.", completes="file")],
+    destination: Annotated[Path, word("FILE|FOLDER", "New file, or folder for the new file.", completes="file")],
 ) -> Backup:
-    """Copy the store into a new file while others write to it.
+    """Copy the store into a new file, also while it is in use.
 
     The copy has every event that was acknowledged before the copy began. Copying the file itself is safe only while no
     process writes.
@@ -214,20 +214,20 @@ def copy_data(copied: StoreCopy) -> CopyData:
     "copy",
     STORES,
     example="copy .divebook/executions.db postgresql://me@host/runs",
-    no_python="Maintenance of a store is work for a shell.",
+    no_python="Stores are maintained in a shell.",
     interfaces=[SHELL],
     data=copy_data,
     has_store=False,
 )
 def copy(
     call: Invocation,
-    source: Annotated[str, word("FROM", "A store: a path, or postgresql://user@host/database.", completes="file")],
-    target: Annotated[str, word("TO", "Another one; what it lacks is made.", completes="file")],
+    source: Annotated[str, word("FROM", "Source store: a path, or postgresql://user@host/database.", completes="file")],
+    target: Annotated[str, word("TO", "Target store. A missing file or missing tables are created.", completes="file")],
 ) -> StoreCopy:
     """Copy a store into another one, and compare both by hashes.
 
-    All executions and messages are copied, and read again. No process may drive an execution meanwhile. If a copy was
-    interrupted, run the same command again. Unfinished executions could be resumed in both stores: use only one.
+    All runs and messages are copied, and read again. No process may drive a run during the copy. If a copy was
+    interrupted, run the same command again. Unfinished runs could be resumed in both stores: use only one of them.
     """
     from divebook.stores import open_store
     from divebook.stores.transfer import copy as copy_store
@@ -304,7 +304,7 @@ def collection_data(collection: Collection) -> CollectionData:
     "gc",
     STORES,
     example="gc --older-than 30d --dry-run",
-    no_python="Maintenance of a store is work for a shell.",
+    no_python="Stores are maintained in a shell.",
     interfaces=[SHELL],
     data=collection_data,
 )
@@ -312,17 +312,20 @@ def gc(
     call: Invocation,
     *,
     older_than: Annotated[
-        str | None, option("--older-than", metavar="DURATION", help="Delete what ended longer ago: 30d, 12h.")
+        str | None,
+        option(
+            "--older-than", metavar="DURATION", help="Delete runs that ended longer ago than this, such as 30d or 12h."
+        ),
     ] = None,
     keep_last: Annotated[
         int | None,
-        option("--keep-last", allowed=COUNT_OR_ZERO, help="Keep the newest N of each workflow."),
+        option("--keep-last", allowed=COUNT_OR_ZERO, help="Keep the newest N runs of each workflow."),
     ] = None,
-    dry_run: Annotated[bool, option("--dry-run", help="Only say what would be deleted.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Only print what would be deleted.")] = False,
 ) -> Collection:
-    """Delete old executions and unused large values.
+    """Delete old runs and unused large values.
 
-    Without --older-than and --keep-last no execution is deleted.
+    Without --older-than and --keep-last, no run is deleted.
     """
     from divebook.agents.cache import cache_of
     from divebook.environments.settings import drop_folders
@@ -410,17 +413,19 @@ def exit_code_of_exported(exported: Exported) -> int:
 def export(
     call: Invocation,
     run: RunId,
-    file: Annotated[str, word("FILE", "The file to write; - for stdout.", completes="file")] = STREAM,
+    file: Annotated[str, word("FILE", "File to write; - for stdout.", completes="file")] = STREAM,
     *,
     force: Annotated[bool, option("--force", "-f", help="Overwrite an existing file.")] = False,
-    move: Annotated[bool, option("--move", help="End it in this store; it continues where FILE is imported.")] = False,
+    move: Annotated[
+        bool, option("--move", help="End the run in this store. It continues where FILE is imported.")
+    ] = False,
 ) -> Exported:
     """Write a run to a file: as a page, a notebook or JSON lines.
 
-    The suffix of FILE selects the format: .html is a page for any browser, .ipynb a notebook about the run, everything
-    else the log as JSON lines. Page and notebook contain no secrets, and can be imported like a log. An execution that
-    has not ended becomes a read-only snapshot where its file is imported, unless it is moved (--move). Of a damaged
-    log, the readable events are written, with exit code 1.
+    The suffix of FILE selects the format: .html is a page for any browser, .ipynb a notebook about the run, and any
+    other suffix the log as JSON lines. Pages and notebooks contain no secrets, and can be imported like a log. A run
+    that has not ended becomes a read-only snapshot where its file is imported, unless it is moved (--move). If the log
+    is damaged, the readable events are written, and the exit code is 1.
     """
     from divebook.stores import transfer as jsonl
     from divebook.stores.embedded import may_embed_log
@@ -508,17 +513,17 @@ def import_file(
     call: Invocation,
     file: Annotated[
         str,
-        word("FILE", "A file that export wrote (- for JSON lines on stdin), messages or a trace.", completes="file"),
+        word("FILE", "Exported file (- for JSON lines on stdin), message history, or trace.", completes="file"),
     ],
     *,
-    rename: Annotated[bool, option("--rename", help="Give it a new id.")] = False,
-    as_fork: Annotated[bool, option("--as-fork", help="Continue it as a new execution, a fork.")] = False,
+    rename: Annotated[bool, option("--rename", help="Give the run a new id.")] = False,
+    as_fork: Annotated[bool, option("--as-fork", help="Continue the log as a new run, a fork.")] = False,
 ) -> str:
     """Import an exported log and print its id.
 
-    Either the whole log is imported, or nothing. An execution that has not ended becomes a read-only snapshot, which
-    cannot be resumed. A message history of pydantic-ai, and an OpenTelemetry trace with the GenAI conventions, become
-    an execution of turns.
+    Either the whole log is imported, or nothing. A run that has not ended becomes a read-only snapshot, which cannot be
+    resumed. A message history of pydantic-ai, or an OpenTelemetry trace with the GenAI conventions, becomes a run with
+    the turns of its agents.
     """
     from divebook.agents import imports as imported
     from divebook.stores import open_store

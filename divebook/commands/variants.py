@@ -163,9 +163,10 @@ def exit_code_of_what_ifs(result: WhatIf | RepeatedWhatIf | Plan) -> int:
     data=what_if_data,
     exit_code=exit_code_of_what_ifs,
     needs_definitions=True,
-    shell_help="Exit codes are those of run.",
-    notebook_help="`w = %dive what-if --input city=Bonn`, then `w.outputs`, `w.served`, `w.live`, `w.blocked`, "
-    "`w.unused`, `w.cost`, `w.diff`; `w.comparison.frame()` has both runs place by place.",
+    shell_help="The exit codes are those of `divebook run`.",
+    notebook_help="`w = %dive what-if --input city=Bonn` assigns the result to a variable, with `w.outputs`, "
+    "`w.served`, `w.live`, `w.blocked`, `w.unused`, `w.cost` and `w.diff`. `w.comparison.frame()` compares both runs "
+    "place by place.",
 )
 def what_if(
     call: Invocation,
@@ -181,17 +182,18 @@ def what_if(
     tools: ToolsAllowed = "recorded",
     repeat: Annotated[
         int | None,
-        option("--repeat", allowed=INTEGER, help="How many to make: where models are asked, the results differ."),
+        option("--repeat", allowed=INTEGER, help="Number of what-ifs. Their results can differ if models are called."),
     ] = None,
     plan: Annotated[
-        bool, option("--plan", help="Only say what would be reused and what would be live; no call is made.")
+        bool, option("--plan", help="Only print which calls would be reused and which would be live. No call is made.")
     ] = False,
     bounds: BoundsText = None,
 ) -> WhatIf | RepeatedWhatIf | Plan:
-    """Run a run again with one change, reusing its results.
+    """Repeat a run with a change, and reuse its recorded results.
 
-    Results come from the log where it has them; models are called; the run does not change. Shows which calls were
-    replayed, live, blocked and unused, and which results differ.
+    Results in the log are reused. If the log has no result of a call, models are called; other calls depend on --tools.
+    The original run does not change. The output shows which calls were replayed, live, blocked and unused, and which
+    results differ.
     """
     from divebook.config.answers import bounds_from, change_from
 
@@ -260,23 +262,27 @@ def exit_code_of_trial(trial: StepTrial) -> int:
     data=trial_data,
     exit_code=exit_code_of_trial,
     needs_definitions=True,
-    shell_help="Exit code 1 if a try did not complete.",
-    notebook_help="The cell `%%dive try STEP` takes the same words, and below them keys that replace those of the "
-    "step, such as `Prompt: Shorter, please`. `t = %dive try draft --times 3`, then `t.tries[0].value`, `t.frame()`; "
-    "`t.keep()` writes the workflow with the changed step into a new cell.",
+    shell_help="The exit code is 1 if a try did not complete.",
+    notebook_help="The first line of a cell `%%dive try STEP` takes the same arguments and options. The lines below "
+    "it are keys that replace those of the step, such as `Prompt: Shorter, please`. `t = %dive try draft --times 3` "
+    "assigns the result to a variable, with `t.tries[0].value` and `t.frame()`. `t.keep()` writes the workflow with "
+    "the changed step into a new cell.",
 )
 def try_step(
     call: Invocation,
-    step: Annotated[str, word("STEP", "The step; of a workflow function, an agent that it asked.", completes="step")],
+    step: Annotated[
+        str,
+        word("STEP", "Name of the step. For a workflow function: name of an agent that it asked.", completes="step"),
+    ],
     run: RunOrNewest = None,
     *,
-    times: Annotated[int, option("--times", allowed=INTEGER, help="How often.")] = 1,
+    times: Annotated[int, option("--times", allowed=INTEGER, help="Number of tries.")] = 1,
     keys: Annotated[
         Path | None,
         option(
             "--keys",
             metavar="FILE",
-            help="YAML: keys that the step is to have in place of its own.",
+            help="YAML file with keys that replace those of the step.",
             completes="file",
             interfaces=[SHELL],
         ),
@@ -285,10 +291,11 @@ def try_step(
     inputs: InputsChanged = None,
     visit: Annotated[
         int | None,
-        option("--visit", allowed=INTEGER, help="Which time that it was entered, from 1; default: the last."),
+        option("--visit", allowed=INTEGER, help="Visit of the step, counted from 1. Default: the last visit."),
     ] = None,
     item: Annotated[
-        int | None, option("--item", allowed=INTEGER, help="Of Each, this item alone, from 0; default: all.")
+        int | None,
+        option("--item", allowed=INTEGER, help="Index of one item of Each, counted from 0. Default: all items."),
     ] = None,
     model: ModelName = None,
     tools: ToolsAllowed = "recorded",
@@ -298,15 +305,15 @@ def try_step(
         option(
             "--keep",
             metavar="FILE",
-            help="Write the workflow with the changed step there.",
+            help="Write the workflow with the changed step to this file.",
             completes="file",
         ),
     ] = None,
 ) -> StepTrial:
     """Run one step of a run again, and compare the results.
 
-    The step starts with its recorded state; the run does not change. Models are called; actions and tools return the
-    recorded result of the same call, and else do not run.
+    The step starts with its recorded state. The run does not change. Models are called. Actions and tools return the
+    recorded result of the same call; without a recorded result, --tools decides whether they run.
     """
     from divebook.config.answers import bounds_from, change_from
     from divebook.definitions.reader import with_keys

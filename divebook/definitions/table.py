@@ -564,8 +564,8 @@ class Kind(Protocol):
 
     @property
     def holds(self) -> str:
-        """Description of the valid values of this kind, such as "list of strings". It is shown in the column "type" on the
-        page of all keys (``notebooks/KEYS.md``).
+        """Description of the valid values of this kind, such as "list of strings". It is shown in the column "type" on
+        the page of all keys (``notebooks/KEYS.md``).
         """
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:

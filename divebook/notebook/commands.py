@@ -540,17 +540,17 @@ class Command:
 
 
 STORE = replace(
-    option("--store", metavar="PATH", help="Where the logs are; default: the store of the session."),
+    option("--store", metavar="PATH", help="Store: a file or a postgresql:// URL. Default: the store of the session."),
     name="store",
     default=None,
 )
 DRIVING = tuple(
     replace(declared, name=declared.long_name, type=bool, default=False)
     for declared in (
-        option("--background", "-b", help="Return at once; `await run` or `run.wait()` wait for the end."),
-        option("--no-check", help="Let the cell succeed although the run fails or is cancelled."),
-        option("--strict", help="Fail the cell also if the run has to wait for an answer or a signal."),
-        option("--no-data", help="Leave the data of the run out of the notebook."),
+        option("--background", "-b", help="Return at once. `await run` or `run.wait()` wait for the end of the run."),
+        option("--no-check", help="Do not fail the cell if the run fails or is cancelled."),
+        option("--strict", help="Also fail the cell if the run has to wait for an answer or a signal."),
+        option("--no-data", help="Do not save the data of the run in the notebook."),
     )
 )
 """Options of all sub-commands that start or continue a run."""

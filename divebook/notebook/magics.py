@@ -82,8 +82,8 @@ OVERVIEW = """\
 %%dive                            define agents and workflows, in YAML
 %%dive workflow NAME              define one workflow
 %%dive agent NAME                 define one agent
-%%dive script AGENT               what an agent answers, offline: a list of replies
-%%dive try STEP                   try a step of a run with other keys
+%%dive script AGENT               define the replies of an offline agent: a list
+%%dive try STEP                   run a step of a run again with changed keys
       ... --dialect dive          the same, in the legacy Dive dialect"""
 
 
