@@ -201,9 +201,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Make development environments from templates, and run commands in them.",
-    epilog="Exit codes: 0 success, 1 general, 2 no such environment, 3 no such template, 4 over a limit, "
-    "5 no container engine, 6 a command failed, 7 no such checkpoint, 8 not allowed.",
+    help="Create development environments from templates, and run commands in them.",
+    epilog="Exit codes: 0 success, 1 other error, 2 no such environment, 3 no such template, 4 limit exceeded, 5 no "
+    "container engine, 6 command failed, 7 no such checkpoint, 8 not allowed.",
 )
 
 
@@ -217,31 +217,37 @@ def _version(is_requested: bool) -> None:  # noqa: FBT001 - typer hands over wha
 def options(
     context: typer.Context,
     *,
-    root: Annotated[Path, typer.Option(envvar="DEV_ENV_ROOT", help="The folder of all environments.")] = Path(),
-    tenant: Annotated[str, typer.Option(envvar="DEV_ENV_TENANT", help="Whose environments.")] = "default",
-    owner: Annotated[str | None, typer.Option(envvar="DEV_ENV_OWNER", help="By default who is logged in.")] = None,
+    root: Annotated[Path, typer.Option(envvar="DEV_ENV_ROOT", help="Folder that contains all environments.")] = Path(),
+    tenant: Annotated[
+        str, typer.Option(envvar="DEV_ENV_TENANT", help="Tenant whose environments are used.")
+    ] = "default",
+    owner: Annotated[
+        str | None, typer.Option(envvar="DEV_ENV_OWNER", help="Name of the owner. Default: the current user.")
+    ] = None,
     wait: Annotated[
         float,
         number_option(
             envvar="DEV_ENV_WAIT",
             metavar="SECONDS",
             allowed=SECONDS,
-            help="How long to wait for another process.",
+            help="Maximum time to wait for another process that uses the environment.",
         ),
     ] = WAIT,
-    as_json: Annotated[bool, typer.Option("--json", envvar="DEV_ENV_JSON", help="Print objects, no lines.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", envvar="DEV_ENV_QUIET", help="Tell no warnings.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="DEV_ENV_JSON", help="Print JSON objects instead of lines.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", envvar="DEV_ENV_QUIET", help="Do not print warnings.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", envvar="DEV_ENV_DEBUG", help="Tell each line of the log on stderr.")
+        bool, typer.Option("--verbose", envvar="DEV_ENV_DEBUG", help="Print each line of the log on stderr.")
     ] = False,
     no_color: Annotated[
-        bool, typer.Option("--no-color", envvar="DEV_ENV_NO_COLOR", help="Tell what went wrong without colours.")
+        bool, typer.Option("--no-color", envvar="DEV_ENV_NO_COLOR", help="Print errors without colours.")
     ] = False,
     log_format: Annotated[
-        str, typer.Option(envvar="DEV_ENV_LOG_FORMAT", metavar="text|json", help="Of logs/dev_env.log.")
+        str, typer.Option(envvar="DEV_ENV_LOG_FORMAT", metavar="text|json", help="Format of logs/dev_env.log.")
     ] = "text",
     _version_asked: Annotated[
-        bool, typer.Option("--version", help="Print the version, and exit.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Read the global options, and store them as the `DevEnvRequest` that the chosen command uses. Runs before every
@@ -290,7 +296,7 @@ GROUPS = {
     "job": "Work with background commands (execute --detach).",
     "checkpoint": "Work with checkpoints.",
     "template": "Work with templates.",
-    "profile": "Look at resource profiles.",
+    "profile": "Show resource profiles.",
 }
 """Help texts of the groups of commands, by name."""
 
@@ -315,38 +321,59 @@ def create(
     request: DevEnvRequest,
     environment: Environment,
     template: Template,
-    profile: Annotated[str | None, word("PROFILE", "Limits; by default 'default'.", completes="profile")] = None,
+    profile: Annotated[
+        str | None, word("PROFILE", "Name of the resource profile. Default: 'default'.", completes="profile")
+    ] = None,
     *,
     settings: Annotated[
-        list[str] | None, option("--set", metavar="KEY=VALUE", help="As docker.image=busybox; repeatable.")
+        list[str] | None,
+        option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Replace a setting of the template, such as docker.image=busybox. May be repeated.",
+        ),
     ] = None,
-    env: Annotated[list[str] | None, option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
+    env: Annotated[
+        list[str] | None, option("--env", metavar="NAME=VALUE", help="Environment variable. May be repeated.")
+    ] = None,
     env_file: Annotated[
-        Path | None, option("--env-file", metavar="FILE", help="Variables, one NAME=VALUE a line.")
+        Path | None,
+        option("--env-file", metavar="FILE", help="File with environment variables, one NAME=VALUE per line."),
     ] = None,
-    no_init: Annotated[bool, option("--no-init", help="Run no init commands.")] = False,
-    exist_ok: Annotated[bool, option("--exist-ok", help="One that is there is fine.")] = False,
-    keep_failed: Annotated[bool, option("--keep-failed", help="Keep what could not be made.")] = False,
-    strict_limits: Annotated[bool, option("--strict-limits", help="Refuse limits that are advisory.")] = False,
-    pull: Annotated[str, option("--pull", metavar="never|missing|always", help="Fetch the image.")] = MISSING,
+    no_init: Annotated[bool, option("--no-init", help="Do not run the init commands.")] = False,
+    exist_ok: Annotated[
+        bool, option("--exist-ok", help="Use an existing environment with the same name, template and profile.")
+    ] = False,
+    keep_failed: Annotated[
+        bool, option("--keep-failed", help="Keep an environment that could not be created, for inspection.")
+    ] = False,
+    strict_limits: Annotated[bool, option("--strict-limits", help="Fail if a limit cannot be enforced.")] = False,
+    pull: Annotated[str, option("--pull", metavar="never|missing|always", help="When to pull the image.")] = MISSING,
     timeout: Annotated[
         float | None,
         option(
             "--timeout",
             metavar="SECONDS",
             allowed=SOME_SECONDS,
-            help="Then the creation is aborted, and the environment removed.",
+            help="Time limit of the creation. When it is exceeded, the environment is removed.",
         ),
     ] = None,
     expires: Annotated[
         float | None,
-        option("--expires", metavar="SECONDS", allowed=SECONDS, help="When gc may remove it; by default never."),
+        option(
+            "--expires",
+            metavar="SECONDS",
+            allowed=SECONDS,
+            help="Time after which gc removes the environment. Default: never.",
+        ),
     ] = None,
-    fallback: Annotated[bool, option("--fallback", help="Without an engine, use the template's next section.")] = False,
-    install_tools: Annotated[
-        bool, option("--install-tools", help="Install the template's tools where it is known how.")
+    fallback: Annotated[
+        bool, option("--fallback", help="Use the next section of the template if there is no container engine.")
     ] = False,
-    dry_run: Annotated[bool, option("--dry-run", help="Print with what it would be made.")] = False,
+    install_tools: Annotated[
+        bool, option("--install-tools", help="Install the tools of the template whose packages are known.")
+    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Only print the configuration of the environment.")] = False,
 ) -> None:
     """Create an environment from a template, and print its folder."""
     if pull not in (NEVER, MISSING, ALWAYS):
@@ -389,14 +416,16 @@ def _lines(file: Path | None) -> list[str]:
 @command("list", example="list running")
 def list_environments(
     request: DevEnvRequest,
-    status: Annotated[str, word("STATUS", "running, stopped, error or all.")] = "all",
-    tenant: Annotated[str | None, word("TENANT", "By default your own.")] = None,
+    status: Annotated[
+        str, word("STATUS", "Only environments with this status: running, stopped, error or all.")
+    ] = "all",
+    tenant: Annotated[str | None, word("TENANT", "Name of the tenant. Default: your own tenant.")] = None,
     *,
-    status_option: Annotated[str | None, option("--status", metavar="STATUS", help="As the argument.")] = None,
-    tenant_option: Annotated[str | None, option("--tenant", metavar="TENANT", help="As the argument.")] = None,
-    owner: Annotated[str | None, option("--owner", metavar="TEXT", help="Of this owner only.")] = None,
-    all_tenants: Annotated[bool, option("--all-tenants", help="Of all tenants, for operators.")] = False,
-    usage: Annotated[bool, option("--usage", help="Measure what each uses.")] = False,
+    status_option: Annotated[str | None, option("--status", metavar="STATUS", help="Same as the argument.")] = None,
+    tenant_option: Annotated[str | None, option("--tenant", metavar="TENANT", help="Same as the argument.")] = None,
+    owner: Annotated[str | None, option("--owner", metavar="TEXT", help="Only environments of this owner.")] = None,
+    all_tenants: Annotated[bool, option("--all-tenants", help="Environments of all tenants, for operators.")] = False,
+    usage: Annotated[bool, option("--usage", help="Measure the resource usage of each environment.")] = False,
 ) -> None:
     """List the environments with their states as JSON."""
     coroutine = request.manager.list(
@@ -408,15 +437,17 @@ def list_environments(
 @command("destroy", example="destroy app")
 def destroy(
     request: DevEnvRequest,
-    environment: Annotated[str | None, word("ENVIRONMENT", "Its name; or --all.", completes="environment")] = None,
+    environment: Annotated[
+        str | None, word("ENVIRONMENT", "Name of the environment. Alternative: --all.", completes="environment")
+    ] = None,
     *,
     keep_checkpoints: Annotated[
-        bool, option("--keep-checkpoints", help="They wait for an environment of the same name.")
+        bool, option("--keep-checkpoints", help="Keep the checkpoints for the next environment with the same name.")
     ] = False,
-    force: Annotated[bool, option("--force", help="Forget it where it cannot be removed.")] = False,
+    force: Annotated[bool, option("--force", help="Forget the environment if it cannot be removed.")] = False,
     every: Annotated[bool, option("--all", help="Remove all environments of the tenant.")] = False,
 ) -> None:
-    """Remove an environment; folders that existed before it stay."""
+    """Remove an environment. Folders that existed before it are kept."""
     if every == (environment is not None):
         raise DevEnvError("destroy takes the name of one environment, or --all")
     names = (
@@ -453,7 +484,7 @@ def start_environment(request: DevEnvRequest, environment: Environment) -> None:
 
 @command("stop", example="stop app")
 def stop(request: DevEnvRequest, environment: Environment) -> None:
-    """Stop an environment and its commands; the next command starts it again."""
+    """Stop an environment and its commands. The next command starts it again."""
     request.run(request.manager.stop(environment))
     request.print_result("message", f"Environment '{environment}' stopped")
 
@@ -483,7 +514,7 @@ def logs(
     request: DevEnvRequest,
     environment: Environment,
     *,
-    follow: Annotated[bool, option("--follow", "-f", help="Print new lines until it is interrupted.")] = False,
+    follow: Annotated[bool, option("--follow", "-f", help="Also print new lines, until interrupted.")] = False,
 ) -> None:
     """Print the log of an environment."""
     print_lines(lambda: request.manager.logs(environment), follow=follow)
@@ -500,33 +531,47 @@ _KILLED = -9
 _UNREAD = 141
 # `exec` replaces the shell that looks for bash, so that only one shell runs.
 _SHELL = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi"
-User: TypeAlias = Annotated[str | None, option("--user", metavar="USER", help="As whom it runs in a container.")]
+User: TypeAlias = Annotated[
+    str | None, option("--user", metavar="USER", help="User who runs the command in a container.")
+]
 
 
 @command("execute", example="execute app 'python -m pytest -q'")
 def execute(
     request: DevEnvRequest,
     environment: Environment,
-    command: Annotated[list[str], word("COMMAND", "One text; behind -- a program's words.")],
+    command: Annotated[list[str], word("COMMAND", "Command line as one string; after --: program and arguments.")],
     *,
     timeout: Annotated[
-        float | None, option("--timeout", metavar="SECONDS", allowed=SOME_SECONDS, help="Then it is ended.")
+        float | None,
+        option(
+            "--timeout",
+            metavar="SECONDS",
+            allowed=SOME_SECONDS,
+            help="Time limit of the command. When it is exceeded, the command is ended.",
+        ),
     ] = None,
-    cwd: Annotated[str | None, option("--cwd", metavar="FOLDER", help="Where it runs.")] = None,
-    env: Annotated[list[str] | None, option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
+    cwd: Annotated[str | None, option("--cwd", metavar="FOLDER", help="Working folder of the command.")] = None,
+    env: Annotated[
+        list[str] | None, option("--env", metavar="NAME=VALUE", help="Environment variable. May be repeated.")
+    ] = None,
     user: User = None,
-    tty: Annotated[bool, option("--tty", help="Run it in a terminal.")] = False,
-    detach: Annotated[bool, option("--detach", help="Run it in the background, and print the id of its job.")] = False,
-    no_start: Annotated[bool, option("--no-start", help="Fail if it is stopped.")] = False,
+    tty: Annotated[bool, option("--tty", help="Run the command in a terminal.")] = False,
+    detach: Annotated[
+        bool, option("--detach", help="Run the command in the background, and print the id of its job.")
+    ] = False,
+    no_start: Annotated[bool, option("--no-start", help="Fail if the environment is stopped.")] = False,
     passthrough: Annotated[
         bool,
         option(
-            "--passthrough", variable=PASSTHROUGH, help="Exit with its own status; 120 is added to dev_env's codes."
+            "--passthrough",
+            variable=PASSTHROUGH,
+            help="Exit with the status of the command. 120 is added to the exit codes of dev_env itself.",
         ),
     ] = False,
     as_json: Annotated[bool, option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Run a command in an environment; it reads the standard input of this command."""
+    """Run a command in an environment. Standard input is passed to the command."""
     variables = parse_pairs(env or [])
     # `execute dev ls -l` would take `-l` for an option of dev_env.
     if not request.is_separated and len(command) > 1:
@@ -570,7 +615,7 @@ def _print_result(shell_result: ShellResult) -> None:
 
 @command("shell", example="shell app")
 def shell(request: DevEnvRequest, environment: Environment, *, user: User = None) -> None:
-    """Start a shell in an environment; standard input that is not a terminal is run as a script."""
+    """Start a shell in an environment. If standard input is not a terminal, it is run as a script."""
     is_typed = sys.stdin.isatty()
     result = _run_connected(
         request, environment, _SHELL if is_typed else "exec sh", {"user": user}, in_terminal=is_typed
@@ -683,8 +728,8 @@ async def _next_chunk(descriptor: int) -> bytes:
 @command("cp", example="cp report.csv app:data/")
 def cp(
     request: DevEnvRequest,
-    source: Annotated[str, word("SOURCE", "A file or folder.")],
-    target: Annotated[str, word("TARGET", "One of both is ENVIRONMENT:PATH.")],
+    source: Annotated[str, word("SOURCE", "File or folder to copy.")],
+    target: Annotated[str, word("TARGET", "Target path. Either SOURCE or TARGET must be ENVIRONMENT:PATH.")],
 ) -> None:
     """Copy a file or folder into an environment or out of it, and print the target path."""
     source_environment, source_path = _split_place(source)
@@ -739,10 +784,14 @@ def save(
     environment: Environment,
     checkpoint: Checkpoint,
     *,
-    overwrite: Annotated[bool, option("--overwrite", help="Replace one of that name.")] = False,
-    include_mounts: Annotated[bool, option("--include-mounts", help="Your own mounted folders too.")] = False,
-    force: Annotated[bool, option("--force", help="Also what is very large.")] = False,
-    export: Annotated[bool, option("--export", help="A container's image as a file, for other hosts.")] = False,
+    overwrite: Annotated[bool, option("--overwrite", help="Replace an existing one with the same name.")] = False,
+    include_mounts: Annotated[
+        bool, option("--include-mounts", help="Also save your own folders that a container mounts.")
+    ] = False,
+    force: Annotated[bool, option("--force", help="Also save very large folders.")] = False,
+    export: Annotated[
+        bool, option("--export", help="Also write the image of the container to a file, for other machines.")
+    ] = False,
 ) -> None:
     """Save a checkpoint of an environment, and print the path of its description."""
     coroutine = request.manager.save(
@@ -757,9 +806,9 @@ def restore(
     environment: Environment,
     checkpoint: Checkpoint,
     *,
-    no_backup: Annotated[bool, option("--no-backup", help="Save nothing first.")] = False,
+    no_backup: Annotated[bool, option("--no-backup", help="Do not save a backup before the restore.")] = False,
 ) -> None:
-    """Restore an environment to a checkpoint; its running commands are ended."""
+    """Restore an environment to a checkpoint. Its running commands are ended."""
     request.run(request.manager.restore(environment, checkpoint, backup=not no_backup))
     request.print_result("message", f"Environment '{environment}' restored to '{checkpoint}'")
 
@@ -785,7 +834,7 @@ def delete_checkpoint(request: DevEnvRequest, environment: Environment, checkpoi
 
 @command("template list", example="template list")
 def list_templates(
-    request: DevEnvRequest, category: Annotated[str | None, word("CATEGORY", "Only of this category.")] = None
+    request: DevEnvRequest, category: Annotated[str | None, word("CATEGORY", "Only templates of this category.")] = None
 ) -> None:
     """List the templates as JSON."""
     print_json(request.manager.templates.summaries(category))
@@ -795,11 +844,11 @@ def list_templates(
 def create_template(
     request: DevEnvRequest,
     name: Template,
-    file: Annotated[str, word("FILE", "JSON; - is what is piped in.")],
+    file: Annotated[str, word("FILE", "JSON file; - for standard input.")],
     *,
-    force: Annotated[bool, option("--force", help="Replace one of that name.")] = False,
+    force: Annotated[bool, option("--force", help="Replace an existing one with the same name.")] = False,
     allow_plain_secrets: Annotated[
-        bool, option("--allow-plain-secrets", help="Keep what looks like a secret.")
+        bool, option("--allow-plain-secrets", help="Accept values that look like secrets.")
     ] = False,
 ) -> None:
     """Add your own template from a JSON file."""
@@ -819,7 +868,7 @@ def _text_of(file: str) -> str:
 
 @command("template validate", example="template validate mine.json")
 def validate_template(
-    request: DevEnvRequest, file: Annotated[str, word("FILE", "JSON; - is what is piped in.")]
+    request: DevEnvRequest, file: Annotated[str, word("FILE", "JSON file; - for standard input.")]
 ) -> None:
     """Check whether a file is a valid template."""
     request.manager.templates.require_valid("template", _text_of(file))
@@ -831,7 +880,9 @@ def show_template(
     request: DevEnvRequest,
     name: Template,
     *,
-    resolved: Annotated[bool, option("--resolved", help="With all that it extends.")] = False,
+    resolved: Annotated[
+        bool, option("--resolved", help="Merge the template with the templates that it extends.")
+    ] = False,
 ) -> None:
     """Show a template as JSON."""
     registry = request.manager.templates
@@ -840,7 +891,7 @@ def show_template(
 
 @command("template delete", example="template delete mine")
 def delete_template(request: DevEnvRequest, name: Template) -> None:
-    """Delete one of your own templates; environments created from it are not changed."""
+    """Delete one of your own templates. Environments created from it are not changed."""
     request.manager.templates.delete(name)
     request.print_result("message", f"Template '{name}' deleted")
 
@@ -874,17 +925,22 @@ def gc(
     *,
     idle: Annotated[
         float | None,
-        option("--idle", metavar="SECONDS", allowed=SECONDS, help="Stop environments that were not used for so long."),
+        option(
+            "--idle", metavar="SECONDS", allowed=SECONDS, help="Stop environments that were not used for this time."
+        ),
     ] = None,
-    dry_run: Annotated[bool, option("--dry-run", help="Only tell what would be done.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Only print what would be done.")] = False,
 ) -> None:
-    """Remove expired environments, incomplete ones, and leftovers in the container engine; print them as JSON."""
+    """Remove expired environments, incomplete ones, and leftovers in the container engine, and print them as JSON."""
     print_json([row._asdict() for row in request.run(request.manager.collect(idle=idle, dry=dry_run))])
 
 
 @command("doctor", example="doctor")
 def doctor(request: DevEnvRequest) -> None:
-    """Check whether this machine has what environments need, and print JSON; exit code 1 if something must be fixed."""
+    """Check whether this machine meets the requirements of environments, and print JSON.
+
+    The exit code is 1 if something must be fixed.
+    """
     checks = request.run(check_machine(request.manager.layout))
     is_fine = all(check["ok"] for check in checks if check["required"])
     print_json({"ok": is_fine, "checks": checks})
@@ -895,12 +951,15 @@ def doctor(request: DevEnvRequest) -> None:
 @command("events", example="events app --follow")
 def events(
     request: DevEnvRequest,
-    environment: Annotated[str | None, word("ENVIRONMENT", "By default all.", completes="environment")] = None,
+    environment: Annotated[
+        str | None, word("ENVIRONMENT", "Name of the environment. Default: all environments.", completes="environment")
+    ] = None,
     *,
-    follow: Annotated[bool, option("--follow", "-f", help="Print new lines until it is interrupted.")] = False,
+    follow: Annotated[bool, option("--follow", "-f", help="Also print new lines, until interrupted.")] = False,
 ) -> None:
-    """Print the log of all operations, one JSON object a line: time, level, message, command, environment, exit_code,
-    duration.
+    """Print the log of all operations, one JSON object per line.
+
+    Its keys are time, level, message, command, environment, exit_code and duration.
     """
     print_lines(lambda: request.manager.events(environment), follow=follow)
 
@@ -968,9 +1027,9 @@ for group_name in GROUPS:
 _HEAD = """\
 # Commands of `dev_env`
 
-Every command in a terminal (`dev_env NAME`) and in a cell (`%dev_env NAME`). The page about
-[development environments](reference/dev_env.md) has the exit codes and the options before a command. With
-`dev_env --json NAME`, a command that prints a path or a message prints an object instead.
+All commands, in a terminal (`dev_env NAME`) and in a cell (`%dev_env NAME`). The page about
+[development environments](reference/dev_env.md) describes the exit codes and the global options, which precede the
+command. With `dev_env --json NAME`, a command that prints a path or a message prints a JSON object instead.
 """
 
 
