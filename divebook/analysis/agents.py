@@ -26,8 +26,8 @@ FREE: Mapping[str, int] = {"cost": 0}
 """Consumption of a response from an agent's cache: its cost is known to be 0."""
 
 _WHERE: Columns = {
-    "path": Column(TEXT, "the path it is on", "span.path"),
-    "step": Column(TEXT, "the step it belongs to", "span.step"),
+    "path": Column(TEXT, "path of the call", "span.path"),
+    "step": Column(TEXT, "step of the call", "span.step"),
     "iteration": Column(NUMBER, "index of the item of `Each`", "span.iteration"),
 }
 
@@ -67,16 +67,16 @@ def _first(message: CallMessage, kind: str, name: str) -> str | None:
 
 
 MESSAGE_COLUMNS: Columns = {
-    "operation_id": Column(TEXT, "the request", "span.operation_id"),
-    "agent": Column(TEXT, "who asked the model", "view.agent"),
-    "model": Column(TEXT, "the model that was asked", "view.model"),
+    "operation_id": Column(TEXT, "id of the request", "span.operation_id"),
+    "agent": Column(TEXT, "agent that made the request", "view.agent"),
+    "model": Column(TEXT, "requested model", "view.model"),
     **_WHERE,
     "request": Column(COUNT, "number of the request in its turn, from 1", "view.n"),
     "role": Column(TEXT, "``system``, ``user``, ``assistant`` or ``tool``", "message.role"),
-    "tool": Column(TEXT, "of a tool: its name"),
-    "text": Column(TEXT, "what it says; of a tool what it returned", "message.text"),
+    "tool": Column(TEXT, "name of the tool, for messages of tools"),
+    "text": Column(TEXT, "text of the message; for a tool its result", "message.text"),
     "content": Column(
-        ANYTHING, "its blocks: text, thinking, tool_call, tool_result, images, documents", "message.content"
+        ANYTHING, "blocks of the message: text, thinking, tool_call, tool_result, images, documents", "message.content"
     ),
 }
 
@@ -118,22 +118,24 @@ def _of_request(column: Column) -> Column:
 
 
 MODEL_CALL_COLUMNS: Columns = {
-    "operation_id": Column(TEXT, "its id: equal for the same place in every execution", "span.operation_id"),
-    "agent": Column(TEXT, "who asked"),
-    "model": Column(TEXT, "the model that was asked"),
-    "answered_by": Column(TEXT, "the model that answered, in its provider's words", _response_field("model_name")),
+    "operation_id": Column(TEXT, "id of the call: equal for the same place in every execution", "span.operation_id"),
+    "agent": Column(TEXT, "agent that made the request"),
+    "model": Column(TEXT, "requested model"),
+    "answered_by": Column(TEXT, "model that answered, as named by its provider", _response_field("model_name")),
     **_WHERE,
-    "request": Column(COUNT, "its number in its turn, from 1", "n"),
+    "request": Column(COUNT, "number of the request in its turn, from 1", "n"),
     "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled``"),
-    "cached": Column("bool", "whether the answer came from the agent's cache, and no model was asked"),
-    "finish_reason": Column(TEXT, "why the model stopped", _response_field("finish_reason")),
-    "attempts": Column(COUNT, "which attempt it was", "span.attempts"),
+    "cached": Column("bool", "true if the answer came from the agent's cache, so that no model was called"),
+    "finish_reason": Column(TEXT, "reason why the model stopped", _response_field("finish_reason")),
+    "attempts": Column(COUNT, "number of the attempt", "span.attempts"),
     **_of_span(TIMES),
     **{name: _of_request(column) for name, column in CONSUMED.items()},
     **_of_span({name: column for name, column in FAILED.items() if name != "traceback"}),
-    "messages": Column(COUNT, "how many messages were sent", lambda view: len(view.messages)),
-    "tools": Column(ANYTHING, "names of the tools it could call", lambda view: [tool["name"] for tool in view.tools]),
-    "text": Column(TEXT, "what the model said", _text),
+    "messages": Column(COUNT, "number of messages that were sent", lambda view: len(view.messages)),
+    "tools": Column(
+        ANYTHING, "names of the tools that the model could call", lambda view: [tool["name"] for tool in view.tools]
+    ),
+    "text": Column(TEXT, "text of the answer", _text),
 }
 
 
@@ -163,36 +165,36 @@ class _Row(NamedTuple):
     span: Span
 
 
-def _spent(name: str, column: Column) -> Column:
-    # "tokens that model calls read" -> "tokens that agents that it gave work read".
-    meaning = column.meaning.replace("model calls", "agents that it gave work")
-    return column._replace(meaning=meaning if name != "cost" else f"{column.meaning}, of agents that it gave work")
+def _spent(column: Column) -> Column:
+    # "input tokens of model calls" -> "input tokens of delegated model calls".
+    meaning = column.meaning.replace("model calls", "delegated model calls")
+    return column._replace(meaning=meaning if "delegated" in meaning else f"{meaning}, of delegated model calls")
 
 
 TOOL_CALL_COLUMNS: Columns = {
     "operation_id": Column(
         TEXT,
-        "its id; missing where it has not begun, or was denied",
+        "id of the call; missing if the call has not started or was denied",
         lambda call: None if call.under_way is None else call.under_way.operation_id,
     ),
-    "tool": Column(TEXT, "what was called"),
-    "arguments": Column(ANYTHING, "what it was called with, after a person's changes"),
+    "tool": Column(TEXT, "name of the tool"),
+    "arguments": Column(ANYTHING, "arguments of the call, after changes by a person"),
     "outcome": Column(
         TEXT,
-        "``returned``; ``failed``: the model was told an error; ``denied``; ``retry``: it was told to try again "
-        "(no such tool, arguments that do not fit); ``unknown``: it may have taken effect, and a person is asked",
+        "``returned``; ``failed``: the model got an error; ``denied``; ``retry``: the model was asked to try again "
+        "(unknown tool, invalid arguments); ``unknown``: the call may have taken effect, and a person is asked",
         lambda call: call.outcome or None,
     ),
-    "result": Column(ANYTHING, "what it returned, or what the model was told instead"),
+    "result": Column(ANYTHING, "result of the tool, or the text that the model got instead"),
     "status": Column(TEXT, "``waiting``, ``running``, ``completed``, ``failed``, ``cancelled``"),
-    "agent": Column(TEXT, "who called it"),
-    "server": Column(TEXT, "the MCP server that has it; missing for functions"),
-    "path": Column(TEXT, "the path it is on", "view.span.path"),
-    "step": Column(TEXT, "the step it belongs to", "view.span.step"),
+    "agent": Column(TEXT, "agent that called the tool"),
+    "server": Column(TEXT, "MCP server of the tool; missing for functions"),
+    "path": Column(TEXT, "path of the call", "view.span.path"),
+    "step": Column(TEXT, "step of the call", "view.span.step"),
     "iteration": Column(NUMBER, "index of the item of `Each`", "view.span.iteration"),
-    "request": Column(COUNT, "number of the request whose answer asked for it"),
-    **_of_call({"attempts": Column(NUMBER, "which attempt it was"), **TIMES}),
-    **{name: _spent(name, column) for name, column in CONSUMED.items()},
+    "request": Column(COUNT, "number of the request whose answer contains the call"),
+    **_of_call({"attempts": Column(NUMBER, "number of the attempt"), **TIMES}),
+    **{name: _spent(column) for name, column in CONSUMED.items()},
     **_of_call(FAILED),
 }
 
@@ -231,10 +233,10 @@ class _UsageSum:
 
 
 COST_COLUMNS: Columns = {
-    "name": Column(TEXT, "the agent, model, tool or step"),
-    "requests": Column(COUNT, "requests to models; of a tool none"),
-    "cached": Column(COUNT, "answers from a cache, which cost nothing"),
-    "calls": Column(COUNT, "calls of tools; of a model none"),
+    "name": Column(TEXT, "agent, model, tool or step"),
+    "requests": Column(COUNT, "requests to models; missing for tools"),
+    "cached": Column(COUNT, "answers from a cache, without cost"),
+    "calls": Column(COUNT, "tool calls; missing for models"),
     **CONSUMED,
 }
 

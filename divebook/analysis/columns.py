@@ -126,20 +126,24 @@ def _duration(row: Any) -> int | None:
 
 
 TIMES: Columns = {
-    "started": Column(MOMENT, "when it began", "started_us"),
-    "ended": Column(MOMENT, "when it ended", "ended_us"),
-    "duration": Column(SPAN, "time between them", _duration),
+    "started": Column(MOMENT, "time of the start", "started_us"),
+    "ended": Column(MOMENT, "time of the end", "ended_us"),
+    "duration": Column(SPAN, "time from start to end", _duration),
 }
 CONSUMED: Columns = {
-    "input_tokens": Column(NUMBER, "tokens that model calls read; missing without any", _consumed("input_tokens")),
-    "output_tokens": Column(NUMBER, "tokens that model calls wrote; missing likewise", _consumed("output_tokens")),
+    "input_tokens": Column(
+        NUMBER, "input tokens of model calls; missing without model calls", _consumed("input_tokens")
+    ),
+    "output_tokens": Column(
+        NUMBER, "output tokens of model calls; missing without model calls", _consumed("output_tokens")
+    ),
     "cache_read_tokens": Column(
-        NUMBER, "of the input tokens, those read from the provider's cache", _consumed("cache_read_tokens")
+        NUMBER, "input tokens that were read from the provider's cache", _consumed("cache_read_tokens")
     ),
     "cache_write_tokens": Column(
-        NUMBER, "of the input tokens, those written to the provider's cache", _consumed("cache_write_tokens")
+        NUMBER, "input tokens that were written to the provider's cache", _consumed("cache_write_tokens")
     ),
-    "cost": Column(MONEY, "US dollars, as far as prices are known", _cost),
+    "cost": Column(MONEY, "cost in US dollars, as far as prices are known", _cost),
 }
 
 

@@ -58,8 +58,8 @@ from divebook.text.format import json_time, plural
 # --- queues -----------------------------------------------------------------------------------------------------------
 
 
-NOBODY = "nobody there can run it"
-INTERRUPTED = "it was interrupted too often, each time before it made progress"
+NO_WORKER = "no running worker can run it"
+INTERRUPTED = "interrupted too often, each time before it made progress"
 
 
 class QueueLine:
@@ -88,7 +88,7 @@ class QueueLine:
     @property
     def able_workers(self) -> str:
         """Number of workers that can run the queued execution, as text: ``2 workers``."""
-        return plural(len(self.workers), "worker") if self.workers else NOBODY
+        return plural(len(self.workers), "worker") if self.workers else NO_WORKER
 
     @property
     def why(self) -> str | None:
@@ -97,7 +97,7 @@ class QueueLine:
             return self._paused or INTERRUPTED
         if self.workers:
             return None
-        return "; ".join([NOBODY, *(f"{name}: {reason}" for name, reason in self.reasons.items())])
+        return "; ".join([NO_WORKER, *(f"{name}: {reason}" for name, reason in self.reasons.items())])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the queued execution and its workers as plain data."""
@@ -121,16 +121,16 @@ def queue_lines(environment: Environment, workers: list[WorkerRecord]) -> Iterat
 
 
 QUEUE_COLUMNS: Columns = {
-    "queue": Column(TEXT, "the queue that it waits in"),
-    "priority": Column(COUNT, "higher ones are begun first"),
+    "queue": Column(TEXT, "name of the queue"),
+    "priority": Column(COUNT, "priority; runs with a higher one are started first"),
     "execution_id": Column(TEXT, "``exec_...``"),
-    "workflow": Column(TEXT, "the workflow that it runs"),
-    "status": Column(TEXT, "``enqueued``, or as it stands between two workers"),
-    "due": Column(MOMENT, "when it may begin, UTC"),
-    "key": Column(TEXT, "its start key"),
-    "attempts": Column(COUNT, "how often a worker died with it since it made progress"),
-    "workers": Column(ANYTHING, "the workers that can run it"),
-    "why": Column(TEXT, "why it stands still: paused, interrupted too often, or why nobody can run it"),
+    "workflow": Column(TEXT, "name of the workflow"),
+    "status": Column(TEXT, "``enqueued``, or the status between two workers"),
+    "due": Column(MOMENT, "earliest start, UTC"),
+    "key": Column(TEXT, "start key"),
+    "attempts": Column(COUNT, "number of workers that died with the run since it made progress"),
+    "workers": Column(ANYTHING, "workers that can run it"),
+    "why": Column(TEXT, "reason why it does not run: paused, interrupted too often, or why no worker can run it"),
 }
 
 
@@ -144,14 +144,16 @@ def queue_frame(environment: Environment) -> pd.DataFrame:
 
 
 HANDLED_COLUMNS: Columns = {
-    "execution_id": Column(TEXT, "``exec_...``, as it was named where the store has none of that id"),
-    "before": Column(TEXT, "its status before; missing where the store has none", lambda row: row.before or None),
-    "status": Column(TEXT, "the status of what came of it", lambda row: row.status or None),
-    "made": Column(TEXT, "the execution that came of it, where that is another one", lambda row: row.new_id or None),
+    "execution_id": Column(TEXT, "id of the run, or the given name if the store has no such run"),
+    "before": Column(
+        TEXT, "status before the operation; missing if the store has no such run", lambda row: row.before or None
+    ),
+    "status": Column(TEXT, "status after the operation", lambda row: row.status or None),
+    "made": Column(TEXT, "id of the resulting run, if it is another run", lambda row: row.new_id or None),
     "error_type": Column(
         TEXT, "class of the error", lambda row: None if row.error is None else type(row.error).__name__
     ),
-    "error": Column(TEXT, "why nothing was done", lambda row: None if row.error is None else str(row.error)),
+    "error": Column(TEXT, "reason why the operation failed", lambda row: None if row.error is None else str(row.error)),
 }
 
 
@@ -172,14 +174,14 @@ PART_COLUMNS: Columns = {
         "``model``, ``tools``, ``actions``, ``scripts``, ``workflows``, ``other calls``, ``people``, ``asleep``, "
         "``paused``, ``stopped``, ``overhead``",
     ),
-    "called": Column(TEXT, "what was called: the action, the agent ...", lambda part: part.called or None),
-    "path": Column(TEXT, "the path it is on"),
-    "step": Column(TEXT, "the step it belongs to", lambda part: part.step or None),
+    "called": Column(TEXT, "called action, agent ...", lambda part: part.called or None),
+    "path": Column(TEXT, "path"),
+    "step": Column(TEXT, "step", lambda part: part.step or None),
     "iteration": Column(NUMBER, "index of the item of `Each`", "item"),
-    "operation_id": Column(TEXT, "the operation"),
-    "started": Column(MOMENT, "when the end began to wait for it", lambda part: moment(part.started_us)),
-    "ended": Column(MOMENT, "until when", lambda part: moment(part.ended_us)),
-    "duration": Column(SPAN, "time between them"),
+    "operation_id": Column(TEXT, "id of the operation"),
+    "started": Column(MOMENT, "time from which the end of the run waited for it", lambda part: moment(part.started_us)),
+    "ended": Column(MOMENT, "time until which the end of the run waited for it", lambda part: moment(part.ended_us)),
+    "duration": Column(SPAN, "time between both"),
 }
 
 
@@ -192,9 +194,9 @@ def parts_frame(inspected: Inspection) -> pd.DataFrame:
 
 
 TIME_COLUMNS: Columns = {
-    "spent": Column(TEXT, "what the time went into, as in the parts", lambda row: row[0]),
-    "duration": Column(SPAN, "how long", lambda row: row[1]),
-    "share": Column("float64", "of the run's duration, from 0 to 1", lambda row: row[2]),
+    "spent": Column(TEXT, "kind of activity, as in the parts of the critical path", lambda row: row[0]),
+    "duration": Column(SPAN, "total time", lambda row: row[1]),
+    "share": Column("float64", "share of the run's duration, from 0 to 1", lambda row: row[2]),
 }
 
 
@@ -208,14 +210,14 @@ def times_frame(inspected: Inspection) -> pd.DataFrame:
 
 
 RETRY_COLUMNS: Columns = {
-    "event": Column(COUNT, "the event that says so", "sequence"),
-    "path": Column(TEXT, "the path it is on"),
-    "step": Column(TEXT, "the step"),
+    "event": Column(COUNT, "number of the event that recorded it", "sequence"),
+    "path": Column(TEXT, "path"),
+    "step": Column(TEXT, "step"),
     "iteration": Column(NUMBER, "index of the item of `Each`", "item"),
-    "call": Column(TEXT, "the call that was made again, where a step makes several"),
-    "attempt": Column(COUNT, "the attempt that failed, from 1"),
-    "error": Column(TEXT, "why"),
-    "delay": Column(SPAN, "pause before the next one"),
+    "call": Column(TEXT, "call that was retried, if the step makes several"),
+    "attempt": Column(COUNT, "number of the failed attempt, from 1"),
+    "error": Column(TEXT, "error message"),
+    "delay": Column(SPAN, "pause before the next attempt"),
 }
 
 
@@ -246,25 +248,25 @@ def _calls(row: _Row) -> list[int]:
 
 
 WHY_COLUMNS: Columns = {
-    "number": Column(COUNT, "what `reads` and `because` call it", "origin.number"),
-    "depth": Column(COUNT, "how many steps back it is; 0 is what was asked", _depth),
+    "number": Column(COUNT, "number of the value, to which `reads` and `because` refer", "origin.number"),
+    "depth": Column(COUNT, "number of steps back; 0 for the requested value", _depth),
     "kind": Column(
         TEXT,
-        "``input``, ``set``, ``deleted``, ``kept``: not changed; ``choice``, ``caught``: a step failed, or did not; "
+        "``input``, ``set``, ``deleted``, ``kept``: not changed; ``choice``, ``caught``: whether a step failed; "
         "``output``, ``state``",
         "origin.kind",
     ),
-    "name": Column(TEXT, "the variable, or ``inputs.NAME``", lambda row: row.origin.name or None),
-    "value": Column(ANYTHING, "its value", lambda row: opened(row.texts.why.value(row.origin), lenient=True)),
-    "event": Column(COUNT, "the event that says so", "origin.sequence"),
-    "path": Column(TEXT, "the path of its step", lambda row: row.origin.path or None),
-    "step": Column(TEXT, "the step that set it, or after which was chosen", lambda row: row.origin.step or None),
-    "visit": Column(NUMBER, "how often the path had entered the step", lambda row: row.origin.visit or None),
-    "iteration": Column(NUMBER, "index of the item of `Each` that set it", "origin.item"),
-    "calls": Column(ANYTHING, "the events with which calls of its step began", _calls),
-    "reads": Column(ANYTHING, "numbers of the values that went into it", lambda row: list(row.origin.reads)),
-    "because": Column(ANYTHING, "numbers of the choices that it depends on", lambda row: list(row.origin.because)),
-    "told": Column(TEXT, "the same in words", "description"),
+    "name": Column(TEXT, "name of the variable, or ``inputs.NAME``", lambda row: row.origin.name or None),
+    "value": Column(ANYTHING, "value", lambda row: opened(row.texts.why.value(row.origin), lenient=True)),
+    "event": Column(COUNT, "number of the event that recorded it", "origin.sequence"),
+    "path": Column(TEXT, "path of the step", lambda row: row.origin.path or None),
+    "step": Column(TEXT, "step that set the value, or that made the choice", lambda row: row.origin.step or None),
+    "visit": Column(NUMBER, "number of the path's visit to the step, from 1", lambda row: row.origin.visit or None),
+    "iteration": Column(NUMBER, "index of the item of `Each` that set the value", "origin.item"),
+    "calls": Column(ANYTHING, "numbers of the events that started calls of the step", _calls),
+    "reads": Column(ANYTHING, "numbers of the values from which it was computed", lambda row: list(row.origin.reads)),
+    "because": Column(ANYTHING, "numbers of the choices on which it depends", lambda row: list(row.origin.because)),
+    "told": Column(TEXT, "description in words", "description"),
 }
 
 
@@ -323,16 +325,16 @@ def rows_frame(log_and_step: tuple[Iterable[Event], str | None]) -> pd.DataFrame
 
 
 TRIAL_COLUMNS: Columns = {
-    "number": Column(COUNT, "0 of what is recorded, 1 of the first try"),
-    "execution_id": Column(TEXT, "the execution that it was done in, ``exec_...``", "run_id"),
+    "number": Column(COUNT, "0 for the recorded result, 1 for the first try"),
+    "execution_id": Column(TEXT, "id of the run, ``exec_...``", "run_id"),
     "status": Column(TEXT, "``completed``, ``failed``, ``waiting`` for an answer ..."),
-    "asked": Column(TEXT, "what a model was asked, as rendered; of other steps the arguments of what they call"),
-    "value": Column(ANYTHING, "what the step stores, or gives out; None where it has failed"),
-    "error": Column(TEXT, "why it failed, or what it waits for"),
-    "model": Column(TEXT, "who was asked"),
-    "tokens": Column(NUMBER, "read and written; missing where no model was asked"),
-    "cost": Column("float64", "US dollars; missing where no price is known"),
-    "duration": Column(SPAN, "how long it took; missing if it never ended"),
+    "asked": Column(TEXT, "rendered prompt; for other steps the arguments of the call"),
+    "value": Column(ANYTHING, "result of the step; None if it failed"),
+    "error": Column(TEXT, "error message, or the reason why it waits"),
+    "model": Column(TEXT, "model that was called"),
+    "tokens": Column(NUMBER, "input and output tokens; missing if no model was called"),
+    "cost": Column("float64", "cost in US dollars; missing if the price is unknown"),
+    "duration": Column(SPAN, "duration; missing if it has not ended"),
 }
 
 
@@ -387,25 +389,25 @@ def _why(part: str) -> Callable[[_RunRow], str | None]:
 
 RUN_COLUMNS: Columns = {
     "execution_id": Column(TEXT, "``exec_...``", "record.execution_id"),
-    "workflow": Column(TEXT, "its name", lambda row: row.record.workflow_name or None),
+    "workflow": Column(TEXT, "name of the workflow", lambda row: row.record.workflow_name or None),
     "status": Column(TEXT, "``running``, ``waiting``, ``interrupted``, ``completed`` ...", "status"),
     **TIMES,
-    "inputs": Column(ANYTHING, "a dict; None where the log cannot be read", _values("inputs")),
-    "outputs": Column(ANYTHING, "a dict; None where the log cannot be read", _values("outputs")),
+    "inputs": Column(ANYTHING, "dict; None if the log cannot be read", _values("inputs")),
+    "outputs": Column(ANYTHING, "dict; None if the log cannot be read", _values("outputs")),
     **CONSUMED,
-    "events": Column(COUNT, "length of its log", "record.last_sequence"),
-    "bytes": Column(COUNT, "size of its payloads, large values included", "record.size"),
+    "events": Column(COUNT, "number of events in the log", "record.last_sequence"),
+    "bytes": Column(COUNT, "size of all payloads in bytes, including large values", "record.size"),
     "error_type": Column(TEXT, "class of the error", _why("error_type")),
-    "error": Column(TEXT, "why it failed or was cancelled", "record.error"),
-    "traceback": Column(TEXT, "where in a person's code that was", _why("traceback")),
+    "error": Column(TEXT, "reason of the failure or cancellation", "record.error"),
+    "traceback": Column(TEXT, "place of the error in user code", _why("traceback")),
     "durability": Column(
-        TEXT, "``full``, or ``relaxed``: a power failure may take the latest events", "record.durability"
+        TEXT, "``full``, or ``relaxed``: a power failure may lose the latest events", "record.durability"
     ),
-    "origin": Column(TEXT, "where it comes from: ``run``, ``fork``, ``child``, ``import`` ...", "record.origin"),
-    "tags": Column(ANYTHING, "a list of texts", lambda row: list(row.record.tags)),
-    "note": Column(TEXT, "what a person wants to remember of it", "record.note"),
-    "labels": Column(ANYTHING, "a dict; None where the log cannot be read", _values("labels")),
-    "damage": Column(TEXT, "why its log cannot be read"),
+    "origin": Column(TEXT, "origin: ``run``, ``fork``, ``child``, ``import`` ...", "record.origin"),
+    "tags": Column(ANYTHING, "list of strings", lambda row: list(row.record.tags)),
+    "note": Column(TEXT, "note on the run", "record.note"),
+    "labels": Column(ANYTHING, "dict; None if the log cannot be read", _values("labels")),
+    "damage": Column(TEXT, "reason why the log cannot be read"),
 }
 SHOWN_FIRST = ("execution_id", "workflow", "status", "started", "duration")
 TELLING = ("cost", "error", "tags", "note")
@@ -466,19 +468,19 @@ class _Asking(NamedTuple):
 
 
 QUESTION_COLUMNS: Columns = {
-    "question_id": Column(TEXT, "``ask_...``, what answering needs", "question.id"),
+    "question_id": Column(TEXT, "id of the question, ``ask_...``", "question.id"),
     "execution_id": Column(TEXT, "``exec_...``"),
-    "path": Column(TEXT, "the path that asks", "question.path"),
-    "step": Column(TEXT, "the step that asks", "question.step"),
+    "path": Column(TEXT, "path that asks", "question.path"),
+    "step": Column(TEXT, "step that asks", "question.step"),
     "kind": Column(TEXT, "``clarification``, ``confirmation`` ...", "question.kind"),
-    "question": Column(TEXT, "its text", "question.question"),
+    "question": Column(TEXT, "text of the question", "question.question"),
     "status": Column(TEXT, "``pending``, ``resolved`` or ``expired``", "question.status"),
-    "asked": Column(MOMENT, "when", "question.raised_at"),
-    "expires": Column(MOMENT, "when it expires; missing if never", "question.expires_at"),
-    "settled": Column(MOMENT, "when it was answered, or expired"),
-    "waited": Column(SPAN, "how long the execution waited for that; until now if it still does"),
-    "answer": Column(ANYTHING, "what was answered", lambda asking: opened(asking.question.response, lenient=True)),
-    "answered_by": Column(TEXT, "who", "question.answered_by"),
+    "asked": Column(MOMENT, "time of the question", "question.raised_at"),
+    "expires": Column(MOMENT, "time of the expiry; missing if it does not expire", "question.expires_at"),
+    "settled": Column(MOMENT, "time of the answer or of the expiry"),
+    "waited": Column(SPAN, "time that the run waited for the answer; until now if it still waits"),
+    "answer": Column(ANYTHING, "answer", lambda asking: opened(asking.question.response, lenient=True)),
+    "answered_by": Column(TEXT, "author of the answer", "question.answered_by"),
 }
 
 
@@ -598,17 +600,17 @@ def _of_both(name: str, dtype: str, meaning: str, value: Callable[[OperationTree
 
 COMPARED_COLUMNS: Columns = {
     "difference": Column(TEXT, "``same``, ``changed``, ``added``, ``removed``", "row.difference"),
-    "facet": Column(TEXT, "what differs first: ``asked``, ``answered`` or ``status``", "row.facet"),
+    "facet": Column(TEXT, "first difference: ``asked``, ``answered`` or ``status``", "row.facet"),
     "kind": Column(TEXT, "``step``, ``item``, ``operation``, ``question``, ``variable`` ...", "row.present.kind"),
-    "place": Column(TEXT, "where it stands, in words", "row.place"),
-    "path": Column(TEXT, "its path; in A, where A has it, as the next three", "row.present.path"),
-    "step": Column(TEXT, "its step", "row.present.step"),
+    "place": Column(TEXT, "place in words", "row.place"),
+    "path": Column(TEXT, "path, in A if A has the place (also for the next three columns)", "row.present.path"),
+    "step": Column(TEXT, "step", "row.present.step"),
     "iteration": Column(NUMBER, "index of the item of `Each`"),
     "type": Column(TEXT, "type of an operation: ``agent_response``, ``tool_call`` ...", "of_operation"),
-    "name": Column(TEXT, "what an operation calls; the name of a variable, an input ...", "row.present.name"),
-    "text": Column(TEXT, "the difference with both sides in one text: ``[-before-]{+after+}``; without secrets"),
-    "event_a": Column(NUMBER, "the event of A where it differs, or stands", _event("a")),
-    "event_b": Column(NUMBER, "the event of B, likewise", _event("b")),
+    "name": Column(TEXT, "name of the called function, of the variable, of the input ...", "row.present.name"),
+    "text": Column(TEXT, "difference of both sides in one text: ``[-before-]{+after+}``; without secrets"),
+    "event_a": Column(NUMBER, "number of the event of A", _event("a")),
+    "event_b": Column(NUMBER, "number of the event of B", _event("b")),
     **_of_both("status", TEXT, "how it ended", lambda placed: placed.status),
     **_of_both("asked", ANYTHING, "what was asked: parameters, item, question", _opened("asked")),
     **_of_both("answered", ANYTHING, "what came of it: result, output, answer, value", _opened("answered")),
@@ -617,7 +619,7 @@ COMPARED_COLUMNS: Columns = {
     **_of_both("duration", SPAN, "time it took", _duration),
     **_of_both("child", TEXT, "the execution of another workflow that it began", lambda placed: placed.child or None),
     "run_a": Column(TEXT, "id of A, the first run", "pair.a.id"),
-    "run_b": Column(TEXT, "id of B, the other one", "pair.b.id"),
+    "run_b": Column(TEXT, "id of B, the other run", "pair.b.id"),
 }
 
 

@@ -923,8 +923,8 @@ def _with_fields(pages: Iterable[EventPage]) -> Iterator[tuple[EventPage, dict[s
 
 FAILED: Columns = {
     "error_type": Column(TEXT, "class of the error"),
-    "error": Column(TEXT, "why it failed"),
-    "traceback": Column(TEXT, "where in a person's code that was", "trace"),
+    "error": Column(TEXT, "error message"),
+    "traceback": Column(TEXT, "place of the error in user code", "trace"),
 }
 
 
@@ -937,27 +937,27 @@ def _consumed(name: str) -> Callable[[EventTable], Any]:
 
 
 EVENT_COLUMNS: Columns = {
-    "sequence": Column(COUNT, "1, 2, 3 ... without gaps", lambda table: table.sequences),
-    "timestamp": Column(MOMENT, "when it was recorded", lambda table: utc(table.recorded_at)),
+    "sequence": Column(COUNT, "number of the event: 1, 2, 3 ... without gaps", lambda table: table.sequences),
+    "timestamp": Column(MOMENT, "time of the recording", lambda table: utc(table.recorded_at)),
     "type": Column(TEXT, "``step_started``, ``operation_completed`` ...", EventTable.types),
-    "name": Column(TEXT, "what an operation calls; how a person's own event is named", EventTable.names),
-    "path": Column(TEXT, "its path, such as ``main-1-2``", EventTable.paths),
+    "name": Column(TEXT, "name of the called function, or of a custom event", EventTable.names),
+    "path": Column(TEXT, "path, such as ``main-1-2``", EventTable.paths),
     "step": Column(TEXT, "step of the workflow", EventTable.steps),
     "iteration": Column(NUMBER, "index of the item of `Each`", EventTable.iterations),
-    "item": Column(ANYTHING, "the item", EventTable.items),
-    "operation_id": Column(TEXT, "operation it belongs to", _payload_texts("operation_id")),
+    "item": Column(ANYTHING, "item", EventTable.items),
+    "operation_id": Column(TEXT, "id of the operation", _payload_texts("operation_id")),
     "operation_type": Column(TEXT, "``agent_response``, ``action_execution`` ...", _payload_texts("operation_type")),
-    "agent": Column(TEXT, "the agent of a model call", lambda table: table.parameter_texts("agent")),
-    "model": Column(TEXT, "the model that was called", lambda table: table.parameter_texts("model")),
-    "attempts": Column(NUMBER, "attempts at its step or call until then", EventTable.attempts),
+    "agent": Column(TEXT, "agent of a model call", lambda table: table.parameter_texts("agent")),
+    "model": Column(TEXT, "model that was called", lambda table: table.parameter_texts("model")),
+    "attempts": Column(NUMBER, "number of attempts at the step or call so far", EventTable.attempts),
     "duration": Column(
-        SPAN, "on ``*_completed``, ``*_failed``, ``*_cancelled``: time since its start", EventTable.durations
+        SPAN, "for ``*_completed``, ``*_failed``, ``*_cancelled``: time since the start", EventTable.durations
     ),
     **{name: column._replace(value=_consumed(name)) for name, column in CONSUMED.items()},
     "error_type": Column(TEXT, "class of the error of an operation", _payload_texts("error_type")),
-    "error": Column(TEXT, "why it failed", _payload_texts("error")),
-    "traceback": Column(TEXT, "where in a person's code that was", _payload_texts("trace")),
-    "data": Column(ANYTHING, "the whole payload, a dict", EventTable.data),
+    "error": Column(TEXT, "error message", _payload_texts("error")),
+    "traceback": Column(TEXT, "place of the error in user code", _payload_texts("trace")),
+    "data": Column(ANYTHING, "payload of the event, a dict", EventTable.data),
 }
 
 
@@ -977,27 +977,29 @@ def events_frame(events: Iterable[Event]) -> pd.DataFrame:
 
 
 OPERATION_COLUMNS: Columns = {
-    "operation_id": Column(TEXT, "its id: equal for the same place in every execution of the workflow"),
+    "operation_id": Column(TEXT, "id of the operation: equal for the same place in every execution of the workflow"),
     "type": Column(TEXT, "``agent_response``, ``action_execution``, ``script_execution`` ..."),
-    "name": Column(TEXT, "what is called: the action, the agent, the signal ...", "called"),
-    "agent": Column(TEXT, "the agent of a model call"),
-    "model": Column(TEXT, "the model that was called"),
-    "path": Column(TEXT, "the path it is on"),
-    "step": Column(TEXT, "the step it belongs to"),
-    "visit": Column(COUNT, "how often this path had entered the step"),
+    "name": Column(TEXT, "name of the called action, agent, signal ...", "called"),
+    "agent": Column(TEXT, "agent of a model call"),
+    "model": Column(TEXT, "model that was called"),
+    "path": Column(TEXT, "path"),
+    "step": Column(TEXT, "step"),
+    "visit": Column(COUNT, "number of the path's visit to the step, from 1"),
     "iteration": Column(NUMBER, "index of the item of `Each`"),
-    "item": Column(ANYTHING, "the item"),
+    "item": Column(ANYTHING, "item"),
     "status": Column(
-        TEXT, "``running``, ``completed``, ``failed``, ``cancelled``; ``waiting``: a person is asked what became of it"
+        TEXT, "``running``, ``completed``, ``failed``, ``cancelled``; ``waiting``: a person is asked for the outcome"
     ),
-    "attempts": Column(COUNT, "which attempt it was; every attempt that was recorded has its row"),
+    "attempts": Column(COUNT, "number of the attempt; each recorded attempt has a row"),
     **TIMES,
     **CONSUMED,
     **FAILED,
     "parameters": Column(
-        ANYTHING, "what it was asked, a dict", lambda span: None if span.parameters is None else dict(span.parameters)
+        ANYTHING,
+        "parameters of the operation, a dict",
+        lambda span: None if span.parameters is None else dict(span.parameters),
     ),
-    "result": Column(ANYTHING, "what it returned"),
+    "result": Column(ANYTHING, "result of the operation"),
 }
 
 
@@ -1013,18 +1015,18 @@ def operations_frame(events: Iterable[Event]) -> pd.DataFrame:
 
 
 ITEM_COLUMNS: Columns = {
-    "step": Column(TEXT, "the step it belongs to"),
-    "path": Column(TEXT, "the path it is on"),
-    "visit": Column(COUNT, "how often this path had entered the step"),
+    "step": Column(TEXT, "step"),
+    "path": Column(TEXT, "path"),
+    "visit": Column(COUNT, "number of the path's visit to the step, from 1"),
     "iteration": Column(COUNT, "index of the item"),
-    "key": Column(TEXT, "its key, if the items of `Each` are a mapping", "item_key"),
-    "item": Column(ANYTHING, "the item"),
+    "key": Column(TEXT, "key of the item, if the items of `Each` are a mapping", "item_key"),
+    "item": Column(ANYTHING, "item"),
     "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled``"),
-    "attempts": Column(COUNT, "how often it was begun"),
+    "attempts": Column(COUNT, "number of starts"),
     **TIMES,
     **CONSUMED,
     **FAILED,
-    "result": Column(ANYTHING, "its result"),
+    "result": Column(ANYTHING, "result"),
 }
 
 
@@ -1035,20 +1037,20 @@ def items_frame(events: Iterable[Event]) -> pd.DataFrame:
 
 
 STEP_COLUMNS: Columns = {
-    "step": Column(TEXT, "its name"),
+    "step": Column(TEXT, "name of the step"),
     "type": Column(TEXT, "``prompt``, ``action``, ``script``, ``wait`` ..."),
-    "agent": Column(TEXT, "the agent of its first model call"),
-    "model": Column(TEXT, "the model of that call"),
-    "path": Column(TEXT, "the path that entered it"),
-    "visit": Column(COUNT, "how often this path had entered it"),
+    "agent": Column(TEXT, "agent of the first model call"),
+    "model": Column(TEXT, "model of the first model call"),
+    "path": Column(TEXT, "path that entered the step"),
+    "visit": Column(COUNT, "number of the path's visit to the step, from 1"),
     "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled``"),
-    "attempts": Column(COUNT, "how often it was begun"),
-    "items": Column(COUNT, "items of `Each` that are done"),
+    "attempts": Column(COUNT, "number of starts"),
+    "items": Column(COUNT, "number of completed items of `Each`"),
     **TIMES,
     **CONSUMED,
-    "output": Column(TEXT, "its text", "result"),
+    "output": Column(TEXT, "result as text", "result"),
     **FAILED,
-    "error": Column(TEXT, "why it failed or was cancelled"),
+    "error": Column(TEXT, "reason of the failure or cancellation"),
 }
 
 
@@ -1059,12 +1061,12 @@ def steps_frame(events: Iterable[Event]) -> pd.DataFrame:
 
 
 PATH_COLUMNS: Columns = {
-    "path": Column(TEXT, "its id", "id"),
-    "parent": Column(TEXT, "the id of the path it branched off"),
+    "path": Column(TEXT, "id of the path", "id"),
+    "parent": Column(TEXT, "id of the path from which it branched off"),
     "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled`` ..."),
-    "step": Column(TEXT, "where it is, or ended", "current_step"),
+    "step": Column(TEXT, "present or last step", "current_step"),
     **TIMES,
-    "error": Column(TEXT, "why it failed or was cancelled"),
+    "error": Column(TEXT, "reason of the failure or cancellation"),
 }
 
 

@@ -438,9 +438,9 @@ def _moment(name: str, value: Any) -> datetime | None:
 VARIABLE_COLUMNS: Columns = {
     "execution_id": Column(TEXT, "``exec_...``"),
     "sequence": Column(COUNT, "number of the event that changed a variable", "event.sequence"),
-    "timestamp": Column(MOMENT, "when it was recorded", "event.timestamp"),
-    "path": Column(TEXT, "the path that changed it", lambda row: row.event.path or None),
-    "step": Column(TEXT, "the step that changed it", lambda row: row.event.step or None),
+    "timestamp": Column(MOMENT, "time of the recording", "event.timestamp"),
+    "path": Column(TEXT, "path that changed the variable", lambda row: row.event.path or None),
+    "step": Column(TEXT, "step that changed the variable", lambda row: row.event.step or None),
 }
 """Columns of `variables_frame` before the columns of the variables."""
 
@@ -509,12 +509,12 @@ class _Consumption(NamedTuple):
 
 USAGE_COLUMNS: Columns = {
     "execution_id": Column(TEXT, "``exec_...``", "record.execution_id"),
-    "workflow": Column(TEXT, "its name", lambda row: row.record.workflow_name or None),
-    "origin": Column(TEXT, "where it comes from: ``run``, ``fork``, ``child``, ``import`` ...", "record.origin"),
-    "agent": Column(TEXT, "who asked", lambda row: row.total.agent or None),
-    "model": Column(TEXT, "the model that was asked", lambda row: row.total.model or None),
-    "requests": Column(COUNT, "requests to it", "total.requests"),
-    "cached": Column(COUNT, "answers from a cache, which cost nothing", "total.cached"),
+    "workflow": Column(TEXT, "name of the workflow", lambda row: row.record.workflow_name or None),
+    "origin": Column(TEXT, "origin: ``run``, ``fork``, ``child``, ``import`` ...", "record.origin"),
+    "agent": Column(TEXT, "agent that made the requests", lambda row: row.total.agent or None),
+    "model": Column(TEXT, "requested model", lambda row: row.total.model or None),
+    "requests": Column(COUNT, "number of requests", "total.requests"),
+    "cached": Column(COUNT, "answers from a cache, without cost", "total.cached"),
     **CONSUMED,
 }
 

@@ -18,7 +18,7 @@ def test_what_is_enqueued_is_listed_and_driven_by_a_worker(divebook, hello):
     name = first.stdout.strip()
     assert divebook("enqueue", hello, "-v", "who=Ada", "--queue", "greetings", "--key", "k").stdout.strip() == name
     listed = divebook("queue")
-    assert "nobody there can run it" in listed.stdout
+    assert "no running worker can run it" in listed.stdout
     assert "no running worker; start one: divebook worker FILE" in listed.stdout
     (told,) = json.loads(divebook("queue", "--json").stdout)["queued"]
     assert (told["run_id"], told["queue"], told["priority"], told["status"]) == (name, "greetings", 3, "enqueued")
