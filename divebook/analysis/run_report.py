@@ -414,7 +414,7 @@ def _error_text(execution: Run, damage: Exception | None) -> str:
     """
     # A damaged log has no reliable status. Its first events are still valid.
     if damage is not None:
-        note = f"the log is damaged; this is what its first {execution.state.last_sequence} events say. "
+        note = f"the log is damaged; only its first {execution.state.last_sequence} events can be read. "
         return cut(readable(f"{note}{damage}"), MAX_ERROR)
     if execution.status != FAILED:
         return ""

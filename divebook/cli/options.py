@@ -158,8 +158,8 @@ def description(run: str, question: Question) -> Iterator[str]:
         yield f"  data: {one_line(as_json(data), 400)}"
     if question.schema is not None:
         examples = examples_in_full(question)
-        yield f"  {'may come with it' if examples else 'asks for'}: {one_line(schema_in_words(question.schema), 200)}"
-        yield from (f"  for instance: {one_line(example, 400)}" for example in examples)
+        yield f"  {'optional data' if examples else 'expects'}: {one_line(schema_in_words(question.schema), 200)}"
+        yield from (f"  example: {one_line(example, 400)}" for example in examples)
     if question.expires_at is not None:
         yield f"  expires {local_time(question.expires_at)}"
 

@@ -169,7 +169,7 @@ def note_damage(readable: int, events: int | None, damage: Exception) -> None:
     `events` is the number of all events, None if unknown.
     """
     of_all = "" if events is None else f" of {events}"
-    print_note(f"damaged: this is what the first {readable}{of_all} events say. {damage}", "bold red")
+    print_note(f"damaged log: only the first {readable}{of_all} events can be read. {damage}", "bold red")
 
 
 def styled(text: str, style: str = "") -> Text:

@@ -188,7 +188,7 @@ def _print_inbox(inbox: Inbox, _values: Mapping[str, Any]) -> None:
             has_commands = True
             print_note(line, "yellow")
     if not has_commands:
-        print_note("no questions, and nothing waits for a signal")
+        print_note("no open questions, and no run waits for a signal")
 
 
 def _print_rules(rules: Rules, values: Mapping[str, Any]) -> None:
@@ -242,7 +242,7 @@ def _print_schedules(schedules: Schedules, values: Mapping[str, Any]) -> None:
     start = start_command(schedules.file)
     place = shlex.quote(str(Path.cwd()))
     section(
-        "to start them when they are due",
+        "to start the runs when they are due",
         [
             ("cron", f"* * * * * cd {place} && {start}"),
             ("systemd", f"systemd-run --user --on-calendar=minutely --working-directory={place} {start}"),
@@ -270,7 +270,7 @@ def _print_queue(queue: Queue, _values: Mapping[str, Any]) -> None:
         titles = ("queue", "priority", "id", "workflow", "status", "due", "key", "workers")
         columns(titles, map(_queue_cells, queue.waiting))
     else:
-        say("no queue has anything")
+        say("no runs in queues")
     # Reasons only for runs that no worker can run.
     for line in queue.waiting:
         if line.workers:
@@ -278,7 +278,7 @@ def _print_queue(queue: Queue, _values: Mapping[str, Any]) -> None:
         for name, reason in line.reasons.items():
             say(f"{line.execution_id}: worker {name} cannot run it: {reason}")
     if queue.withheld:
-        say("workers leave alone:")
+        say("not taken by workers:")
         rows = ([line.queue, line.execution_id, line.workflow, line.why or ""] for line in queue.withheld)
         columns(("queue", "id", "workflow", "why"), rows)
         say("to resume one: divebook resume RUN -d FILE")

@@ -119,13 +119,13 @@ class Interrupts:
                 self._cancel(self._execution)
 
     def _cancel(self, execution: Run) -> None:
-        self._say("cancelling; press Ctrl-C again to leave at once")
+        self._say("cancelling; press Ctrl-C again to exit at once")
         with suppress(ExecutionError):  # it ended by itself a moment ago
             execution.cancel()
 
     def _leave(self) -> None:
         again = f": divebook resume {self._execution.id}" if self._execution else ""
-        self._say(f"left at once; it can be resumed{again}")
+        self._say(f"exited at once; the run can be resumed{again}")
         sys.stderr.flush()
         os._exit(INTERRUPTED)  # a blocking action would delay a normal exit
 
@@ -310,15 +310,15 @@ def conclude(
         # The call cannot wait in another process. It is made again, and then finds the answer.
         if each.internals.is_blocked:
             print_note(
-                "the tool call that asks is cut off when this command ends; the answer is used when it is made again"
+                "the tool call that asks is interrupted when this command ends; it is repeated later, with the answer"
             )
             each.internals.leave()
     # The code of --strict replaces others, and that of an interrupt replaces every code but 0.
     if not (execution.internals.was_driven or execution.state.is_over):
         code = WAITS
-        print_note("it is stored; another process drives the execution and continues it", "yellow")
+        print_note("stored; another process drives the run and continues it", "yellow")
     if strict and execution.status == WAITING:
-        print_note("error: it has to wait for an answer or a signal, which --strict does not allow", "bold red")
+        print_note("error: the run has to wait for an answer or a signal, which --strict does not allow", "bold red")
         code = STRICT
     raise typer.Exit(INTERRUPTED if code and interrupted else code)
 

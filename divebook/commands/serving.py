@@ -99,7 +99,7 @@ def _work(call: Invocation, worker: Worker, patience: float, *, until_idle: bool
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     worker.start_thread()
-    call.print_note(f"worker {worker.name} takes from {', '.join(worker.queues)}; SIGTERM or Ctrl-C drains it")
+    call.print_note(f"worker {worker.name} serves {', '.join(worker.queues)}; to end it: Ctrl-C or SIGTERM")
     # With --until-idle, `wait_until_idle` waits in place of `stop.wait`.
     while not stop.wait(0 if until_idle else 0.2) and worker.is_running:
         if until_idle and worker.wait_until_idle(0.2):
@@ -107,7 +107,7 @@ def _work(call: Invocation, worker: Worker, patience: float, *, until_idle: bool
     # Read before `drain`, which ends the worker as well.
     is_lost = not worker.is_running
     worker.drain(patience)
-    call.print_note(f"worker {worker.name} has ended; it took up {plural(worker.taken, 'execution')}")
+    call.print_note(f"worker {worker.name} has ended; it drove {plural(worker.taken, 'run')}")
     if is_lost:
         raise StoreError(
             f"worker {worker.name} cannot take anything any more; what it logged says why. Begin another one"

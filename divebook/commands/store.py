@@ -280,9 +280,9 @@ class Collection(Shown):
             f"the checkpoints of {plural(self.checkpoints, 'kept execution')}"
         )
         if self.folders:
-            text += f", and the files of {self.folders} that are gone"
+            text += f", and the workspaces of {plural(self.folders, 'deleted execution')}"
         if self.cached_responses:
-            text += f", and {self.cached_responses} responses of models that are not used again"
+            text += f", and {plural(self.cached_responses, 'expired model response')}"
         return Report(text)
 
 
@@ -483,8 +483,8 @@ def _note_unended(call: Invocation, status: str) -> None:
 
     if status not in TERMINAL:
         call.print_note(
-            f"it has not ended ({status}), so its import is a read-only snapshot, which cannot continue; "
-            "to move it: --move",
+            f"the run has not ended ({status}). Its import is a read-only snapshot, which cannot be resumed. "
+            "To move the run: --move",
             "yellow",
         )
 

@@ -665,7 +665,7 @@ def _fields(question: Question) -> dict[str, Any]:
         return _object(fields, list(schema.get("required", ())))
     if _is_plain(question.schema):
         return _object({ANSWER: _plain_field(schema)}, [ANSWER])
-    description = f"{expected_answer(question)}, for instance: {example_answer(question)}"
+    description = f"{expected_answer(question)}, for example: {example_answer(question)}"
     return _object({ANSWER: {"type": "string", "description": description}}, [] if question.optional else [ANSWER])
 
 

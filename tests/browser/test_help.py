@@ -27,7 +27,7 @@ def test_a_key_is_explained_and_names_are_completed_where_the_cursor_is(lab):
     put_cursor(notebook, CELL, "Paral")
     notebook.page.keyboard.press("Shift+Tab")
     tooltip = notebook.page.locator(".jp-Tooltip")
-    tooltip.get_by_text("Parallel: How many items run at the same time").wait_for()
+    tooltip.get_by_text("Parallel: Maximum number of items that run at the same time").wait_for()
     assert "example  Parallel: 4" in tooltip.inner_text()
     notebook.shot("help-of-a-key")
     notebook.page.keyboard.press("Escape")

@@ -155,7 +155,7 @@ def test_the_inbox_tells_kind_data_expiry_and_the_command(deploy, divebook):
     divebook("run", deploy, "-q")
     listed = divebook("inbox")
     assert "clarification" in listed.stdout
-    assert "asks for: n (integer)" in listed.stdout
+    assert "expects: n (integer)" in listed.stdout
     divebook("run", deploy, "--answer", 'version:={"n": 3}', "-q")
     listed = divebook("inbox")
     assert "confirmation" in listed.stdout
@@ -294,10 +294,10 @@ def test_the_full_form_is_shown_by_inbox_help_and_a_refusal_and_the_command_says
     sending, divebook
 ):
     listed = divebook("inbox")
-    example, rule = re.findall(r"for instance: (.*)", listed.stdout)
+    example, rule = re.findall(r"example: (.*)", listed.stdout)
     assert json.loads(example) == {"approved": True, "data": {"parameters": {"host": "TEXT"}}}
     assert json.loads(rule) == {"approved": True, "data": {"rule": {"scope": "run"}}}
-    assert "may come with it: parameters (object; may be left out), rule (object" in listed.stdout
+    assert "optional data: parameters (object; may be left out), rule (object" in listed.stdout
     assert f"divebook answer {sending} yes -d FILE" in listed.stderr
     refused = divebook("answer", sending, "{approved: true, parameters: {host: h9}}", "-d", "ap.py", "-q")
     assert (refused.exit_code, example in refused.stderr) == (2, True)
@@ -311,7 +311,7 @@ def test_an_answer_to_what_another_process_drives_says_who_goes_on_and_nothing_e
         store.acquire(execution_id, Owner("elsewhere", 11, 1, "kernel"), 600)
     answered = divebook("answer", sending, "yes", "-d", "ap.py", "-q")
     assert answered.exit_code == 3
-    assert "another process drives the execution and continues it" in answered.stderr
+    assert "another process drives the run and continues it" in answered.stderr
     assert f"to look again: divebook show {execution_id}" in answered.stdout
     assert "to continue" not in answered.output
     assert "to answer" not in answered.output

@@ -96,7 +96,7 @@ def test_of_a_damaged_log_the_sound_beginning_is_shown(divebook, damaged):
     assert shown.exit_code == 1
     assert "hello: ▸ running" in shown.stdout
     assert "execution_started" in shown.stdout
-    assert "this is what its first 4 events say" in shown.stdout
+    assert "only its first 4 events can be read" in shown.stdout
     assert re.search(r"events? 5( to \d+)? of execution", shown.stdout)
     told = json.loads(divebook("show", damaged, "--json", "--events").stdout)
     assert (len(told["events"]), "is damaged" in told["damage"]) == (4, True)
@@ -114,7 +114,7 @@ def test_a_log_that_is_damaged_from_the_start_is_named_with_the_exit_code_of_dam
 def test_of_a_damaged_log_the_sound_beginning_is_exported(divebook, damaged, folder):
     exported = divebook("export", damaged, "log.jsonl")
     assert exported.exit_code == 1
-    assert "this is what the first 4 of" in exported.stderr
+    assert "damaged log: only the first 4 of" in exported.stderr
     assert len((folder / "log.jsonl").read_text().splitlines()) == 6  # a header, four events, an end
     assert divebook("import", "log.jsonl", "--store", "other.db").exit_code == 0
     assert len(divebook("export", damaged).stdout.splitlines()) == 6
@@ -145,7 +145,7 @@ def test_the_sound_beginning_of_a_damaged_file_is_shown(divebook, folder, execut
     shown = divebook("show", "log.jsonl", "--events")
     assert shown.exit_code == 1
     assert "hello: ▸ running" in shown.stdout
-    assert "this is what its first 3 events say" in shown.stdout
+    assert "only its first 3 events can be read" in shown.stdout
     assert "line 4: the file breaks off here" in shown.stdout
     told = json.loads(divebook("show", "log.jsonl", "--json", "--events").stdout)
     assert (len(told["events"]), "breaks off" in told["damage"]) == (3, True)
@@ -166,7 +166,7 @@ def waiting(divebook, folder):
 
 def test_an_unfinished_execution_says_so_and_is_imported_as_a_picture(divebook, waiting):
     exported = divebook("export", waiting, "log.jsonl")
-    assert "it has not ended (waiting)" in exported.stderr
+    assert "the run has not ended (waiting)" in exported.stderr
     imported = divebook("import", "log.jsonl", "--store", "other.db")
     assert (imported.exit_code, imported.stdout) == (0, f"{waiting}\n")
     assert "it had not ended (waiting)" in imported.stderr

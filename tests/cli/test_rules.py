@@ -45,4 +45,4 @@ def test_rules_are_listed_and_revoked_in_a_session(rule):
     assert [name in str(rules(call)) for name in (always.rule_id, once.rule_id)] == [True, True]
     assert always.rule_id not in str(rules(call, revoke=always.rule_id))
     other = Invocation(NOTEBOOK, lambda: Till().world, lambda _text, _style: None)
-    assert str(rules(other)) == "no rules: every call that asks is asked about"
+    assert str(rules(other)) == "no rules: each call that needs approval asks a person"

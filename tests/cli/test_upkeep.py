@@ -115,7 +115,7 @@ def test_gc_deletes_responses_that_are_not_used_again(ran, divebook, folder):
     (store,) = folder.glob(".divebook/*.db")
     ResponseCache(store.with_name(f"{store.name}.cache"), Sealing(), lambda: 0.0).keep("long-ago", {}, 60)
     assert "1 responses" not in divebook("gc", "--dry-run").stdout
-    assert "and 1 responses of models that are not used again" in divebook("gc").stdout
+    assert "and 1 expired model response" in divebook("gc").stdout
     assert "of models" not in divebook("gc").stdout
 
 

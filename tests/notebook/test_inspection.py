@@ -17,13 +17,13 @@ def told(text):
 @pytest.mark.parametrize(
     ("text", "first", "part"),
     [
-        (f"{STEP}  - Name: a\n    Each: {{Items: [1], Paral‸lel: 4}}\n", "Parallel: How many items", "Each"),
-        (f"{STEP}  - Name: a\n    Retry‸: 3\n", "Retry: How it is tried again", "step"),
-        (f"{STEP}  - Name: a\n    ‸Store: n\n", "Store: The variable that takes its result", "step"),
-        (f"{STEP}  - Name: a\n    Join: tr‸ue\n", "Join: Whether it waits for all paths", "step"),
-        (f"{STEP}  - Na‸me: a\n", "Name: Its name, unique in the workflow.", "step"),
-        (f"{STEP}  - Ask:\n      Kin‸d: choice\n", "Kind: What is asked for", "Ask"),
-        ("%%dive workflow w\nSte‸ps:\n  - Name: a\n", "Steps: What it does", "workflow"),
+        (f"{STEP}  - Name: a\n    Each: {{Items: [1], Paral‸lel: 4}}\n", "Parallel: Maximum number of items", "Each"),
+        (f"{STEP}  - Name: a\n    Retry‸: 3\n", "Retry: Retry policy", "step"),
+        (f"{STEP}  - Name: a\n    ‸Store: n\n", "Store: Variable for the result", "step"),
+        (f"{STEP}  - Name: a\n    Join: tr‸ue\n", "Join: Wait for all paths", "step"),
+        (f"{STEP}  - Na‸me: a\n", "Name: Name of the step, unique in the workflow.", "step"),
+        (f"{STEP}  - Ask:\n      Kin‸d: choice\n", "Kind: Kind of the question", "Ask"),
+        ("%%dive workflow w\nSte‸ps:\n  - Name: a\n", "Steps: Steps of the workflow.", "workflow"),
         ("%%dive agent a\nTools: [fet‸ch]\n", "Tools: ", "agent"),
         ("\n%%dive\nAgents:\n  - Mod‸el: x\n", "Model: ", "agent"),
     ],
@@ -50,9 +50,11 @@ def test_a_sub_command_is_explained_on_its_line():
 
 def test_help_explains_keys_and_parts_in_any_case_of_letters(cell):
     printed = cell("%dive help each")[1]
-    assert printed.startswith("Each: Repeats it for each item.\n    part of  step\n    holds    a mapping, see Each\n")
+    assert printed.startswith(
+        "Each: Loop: the step runs once for each item.\n    part of  step\n    type     mapping, see Each\n"
+    )
     assert (
-        "\nKeys of Each:\n    Items        A list, or an expression such as `$(state.rows)`. Holds anything.\n"
+        "\nKeys of Each:\n    Items        List of items, or an expression such as `$(state.rows)`. Type: any value.\n"
         in printed
     )
     assert cell("%dive help tool_iteration_limit")[1].splitlines()[3:] == [
@@ -71,7 +73,7 @@ def test_a_kernel_explains_keys_and_names_and_stops_when_the_extension_goes(kern
     asked = {"cursor_pos": code.index("etry"), "reply": True, "timeout": 20}
     reply = kernel.client.inspect(code, **asked)["content"]
     assert reply["found"]
-    assert reply["data"]["text/plain"].startswith("Retry: How it is tried again after a failure.")
+    assert reply["data"]["text/plain"].startswith("Retry: Retry policy after a failure.")
     named = kernel.client.inspect("print", cursor_pos=3, reply=True, timeout=20)["content"]
     assert "Prints the values" in named["data"]["text/plain"]
     kernel.text("%unload_ext divebook")
