@@ -46,4 +46,4 @@ class Thing(Definition):
 
 def test_former_names_are_shown(monkeypatch):
     monkeypatch.setitem(schema.TABLES, "thing", Table("thing", Thing))
-    assert schema.reference("thing")[1] == [schema.KeyLine("Now", "a text", "When.", "formerly Then")]
+    assert schema.reference("thing")[1] == [schema.KeyLine("Now", "string", "When.", "formerly Then")]
