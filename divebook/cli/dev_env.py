@@ -368,7 +368,7 @@ def create(
         ),
     ] = None,
     fallback: Annotated[
-        bool, option("--fallback", help="Use the next section of the template if there is no container engine.")
+        bool, option("--fallback", help="Use the next section of the template if no container engine answers.")
     ] = False,
     install_tools: Annotated[
         bool, option("--install-tools", help="Install the tools of the template whose packages are known.")
@@ -505,7 +505,7 @@ def inspect_environment(request: DevEnvRequest, environment: Environment) -> Non
 
 @command("resources", example="resources app")
 def resources(request: DevEnvRequest, environment: Environment) -> None:
-    """Show what an environment uses now, its limits, and how they are enforced, as JSON."""
+    """Show the current usage of an environment, its limits, and how they are enforced, as JSON."""
     print_json(request.run(request.manager.resources(environment)))
 
 
@@ -929,7 +929,7 @@ def gc(
             "--idle", metavar="SECONDS", allowed=SECONDS, help="Stop environments that were not used for this time."
         ),
     ] = None,
-    dry_run: Annotated[bool, option("--dry-run", help="Only print what would be done.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Only print the planned changes.")] = False,
 ) -> None:
     """Remove expired environments, incomplete ones, and leftovers in the container engine, and print them as JSON."""
     print_json([row._asdict() for row in request.run(request.manager.collect(idle=idle, dry=dry_run))])

@@ -140,7 +140,7 @@ def cancel(
 ) -> BulkResults:
     """Cancel runs. They can be resumed.
 
-    Name the runs, or select runs that have not ended with the options. A run that another process drives stops before
+    Name the runs, or use the options to select runs that have not ended. A run that another process drives stops before
     its next step. Runs that cannot be cancelled are reported; the others are cancelled.
     """
     from divebook.config.answers import BulkResult, handle_each

@@ -353,7 +353,7 @@ def doctor(
         bool, option("--ping", help="Send a small request to each model. Each request may cost a little.")
     ] = False,
 ) -> Diagnosis:
-    """Check what each model still needs: a library, a key, a price.
+    """Check the requirements of each model: a library, a key, a price.
 
     Unknown names in agents are reported as well. The store is used to look up runs that models replay. The output shows
     the names of API keys, and never their values.
@@ -470,7 +470,7 @@ def version_data(version: str) -> VersionData:
     "version",
     DEFINE,
     example="version",
-    no_python="`divebook.__version__` has it.",
+    no_python="`divebook.__version__` is the version.",
     interfaces=[SHELL],
     data=version_data,
     has_store=False,

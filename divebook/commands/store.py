@@ -321,7 +321,7 @@ def gc(
         int | None,
         option("--keep-last", allowed=COUNT_OR_ZERO, help="Keep the newest N runs of each workflow."),
     ] = None,
-    dry_run: Annotated[bool, option("--dry-run", help="Only print what would be deleted.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Only print the numbers; delete nothing.")] = False,
 ) -> Collection:
     """Delete old runs and unused large values.
 

@@ -391,7 +391,7 @@ class InputDefinition(Definition):
         str, Key("Description for people. The error about a missing input shows it.", example="What to write about")
     ] = ""
     required: Annotated[bool | None, Key("Require a value. Default: true, unless the input has a `Default`.")] = None
-    default: Annotated[Any, Key("Value of the input if none is given.", example="rivers")] = None
+    default: Annotated[Any, Key("Value of the input if the caller does not give one.", example="rivers")] = None
     has_default: bool = False
     as_: Annotated[str | None, Key("Another name of the input.", ignored="an input is known by its Name")] = None
     """Former key ``As``, accepted in the dialect ``dive``. It has no effect."""
@@ -453,8 +453,8 @@ class Definitions(Definition):
     agents: Annotated[
         tuple[AgentDefinition, ...],
         Key(
-            "Models with a role. A prompt that does not name an agent is answered by the first supervisor, or by the "
-            "first agent if there is no supervisor."
+            "Models with a role. A prompt that does not name an agent is answered by the first supervisor, or, "
+            "without a supervisor, by the first agent."
         ),
     ] = ()
     workflows: Annotated[tuple[Workflow, ...], Key("Workflows that can be run.")] = ()

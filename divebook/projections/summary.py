@@ -169,12 +169,12 @@ class RunLine:
 
     @property
     def way_on(self) -> str:
-        """Text about the point at which a stopped run would continue: ``picks up at step a (2 of 4 items kept)``."""
+        """Text about the point at which a stopped run would continue: ``continues at step a (2 of 4 items kept)``."""
         summary = self.summary
         if summary is None or not summary.step:
-            return "picks up where it was left"
+            return "continues where it stopped"
         kept_items = f" ({summary.done:,} of {summary.total:,} items kept)" if summary.total else ""
-        return f"picks up at step {summary.step}{kept_items}"
+        return f"continues at step {summary.step}{kept_items}"
 
     @property
     def cost(self) -> int | None:
@@ -478,7 +478,7 @@ def no_runs_note(store: EventStore, filters: Mapping[str, Any]) -> str:
     workflow = filters.get("workflow")
     names = {record.workflow_name for record in store.records()} if workflow else set()
     advice = None if workflow in names else did_you_mean(str(workflow), names)
-    return "no runs of that kind" + (f" ({advice})" if advice else "")
+    return "no runs match these filters" + (f" ({advice})" if advice else "")
 
 
 class Overview:

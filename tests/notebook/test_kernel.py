@@ -70,7 +70,7 @@ def test_the_same_cell_goes_on_with_a_run_that_was_interrupted(kernel):
     kernel.run_and_interrupt("%dive run talker word=y seconds=0.7", when="begin y")
     status, outputs = kernel.run("%dive run talker word=y seconds=0.7")
     assert status == "ok"
-    assert " picks up at step nap; --new starts a new run" in printed(outputs)
+    assert " continues at step nap; --new starts a new run" in printed(outputs)
     assert printed(outputs).endswith("end y\n")
     assert "begin y" not in printed(outputs)
 

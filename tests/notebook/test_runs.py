@@ -55,7 +55,7 @@ def test_a_long_list_is_cut_and_says_so(two, monkeypatch):
 
 def test_where_there_is_none_that_is_said(session):
     assert repr(divebook.runs()) == "no runs yet"
-    assert ">no runs of that kind</div>" in divebook.runs(workflow="x")._repr_html_()
+    assert ">no runs match these filters</div>" in divebook.runs(workflow="x")._repr_html_()
 
 
 def test_what_no_run_can_be_is_refused_at_once(session):

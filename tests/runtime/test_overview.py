@@ -32,7 +32,7 @@ def test_a_line_says_what_failed_where_and_what_is_kept():
     failed = world.start(Workflow("label", [items], inputs=["rows"]), {"rows": [1, 2, 3]}).wait(PATIENCE)
     line = line_of(world, failed)
     assert (line.status, line.stand) == ("failed", "2 of 3 kept")
-    assert line.way_on == "picks up at step parse (2 of 3 items kept)"
+    assert line.way_on == "continues at step parse (2 of 3 items kept)"
     assert "KeyError: 3" in line.about
     assert line.about == line.error
 
