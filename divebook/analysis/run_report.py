@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from divebook.analysis.timeline import layout, svg, svg_data_uri
 from divebook.engine.bounds import spent_of
@@ -25,6 +25,7 @@ from divebook.events.codec import readable
 from divebook.events.event import to_datetime
 from divebook.events.recorded import Recorded
 from divebook.events.rich_output import image_uri
+from divebook.projections.activity import Activity, Phase
 from divebook.projections.failures import Failure, failures_of, kept_in, summary
 from divebook.projections.model_requests import (
     UNKNOWN,
@@ -35,7 +36,7 @@ from divebook.projections.model_requests import (
     requests_in,
     tool_calls_in,
 )
-from divebook.projections.spans import Span
+from divebook.projections.spans import Span, item_name
 from divebook.projections.summary import PROCESS_ENDED, ReadLog, badge_of, badged
 from divebook.questions import Question
 from divebook.questions.bounds import dollars
@@ -73,6 +74,8 @@ MAX_ROWS = 200
 """Maximum number of rows of an unfolded table."""
 MAX_CELL = 120
 """Maximum number of characters of a table cell."""
+MAX_ITEM_RESULTS = 20
+"""Maximum number of items whose results are in the cell of a step."""
 MAX_VALUES = 20
 """Maximum number of variables, questions or answers in a report."""
 MAX_IMAGES = 3
@@ -145,6 +148,8 @@ class RunReport(Shown):
     status: str
     facts: tuple[str, ...]
     spans: tuple[Span, ...]
+    phases: tuple[Phase, ...] = field(kw_only=True, default=())
+    """Periods in which no call ran. The picture folds long ones."""
     rows: tuple[tuple[str, ...], ...]
     """Rows about the most informative steps, with the columns `COLUMNS`."""
     more_title: str = ""
@@ -279,7 +284,7 @@ class RunReport(Shown):
     def _picture(self) -> Picture:
         steps = plural(sum(span.kind == "step" for span in self.spans), "step")
         description = f"Timeline of {self.name}: {steps}, {self.status}; the table says the same in words"
-        return Picture(lambda: svg_data_uri(svg(layout(self.spans), description)), description)
+        return Picture(lambda: svg_data_uri(svg(layout(self.spans, phases=self.phases), description)), description)
 
 
 def _values_section(values: ShownValues, most_in_text: int, *, is_open: bool = True) -> Section:
@@ -349,6 +354,7 @@ def report_of(
     record = _record_of(execution)
     steps = [span for span in spans if span.kind == "step"]
     # A step that started and has not ended counts as running, although its execution waits, is paused or interrupted.
+    results = item_results(spans, clean)
     if shown_status in (WAITING, PAUSED, INTERRUPTED):
         steps = [_as_stopped(step, shown_status) for step in steps]
     return RunReport(
@@ -356,10 +362,10 @@ def report_of(
         id=execution.id,
         status=shown_status,
         facts=tuple(facts_of(execution, read, record)),
-        rows=rows_of(steps, FIRST_ROWS),
+        rows=rows_of(steps, FIRST_ROWS, results),
         more_title=more_title(len(steps)),
         # The folded table repeats the rows above, which have gaps.
-        more_rows=rows_of(steps, MAX_ROWS) if len(steps) > FIRST_ROWS else (),
+        more_rows=rows_of(steps, MAX_ROWS, results) if len(steps) > FIRST_ROWS else (),
         turns=turn_rows(spans, clean),
         spreads=tuple(map(clean.text, spreads_of(read))),
         inputs=shown_values("input", execution.state.inputs, clean),
@@ -375,7 +381,14 @@ def report_of(
         files=changed_files_of(execution, log),
         next=_next(execution),
         spans=spans,
+        phases=phases_of(read.activity),
     )
+
+
+def phases_of(activity: Activity) -> tuple[Phase, ...]:
+    """Return the periods of a run in which no call ran, also the present one."""
+    current = activity.current
+    return (*activity.phases, *([] if current is None else [current]))
 
 
 def _record_of(execution: Run) -> ExecutionRecord | None:
@@ -544,9 +557,33 @@ def failures_in(execution: Run, log: ReadLog) -> ReportedFailures:
 # --- rows of steps ---------------------------------------------------------------------------------------------------
 
 
-def rows_of(steps: Sequence[Span], limit: int = MAX_ROWS) -> tuple[tuple[str, ...], ...]:
+ItemResults: TypeAlias = Mapping[tuple[str, str, int], Sequence[str]]
+"""Texts about the first results of the items of each visit to a step, by path, step and visit."""
+
+
+def item_results(spans: Iterable[Span], clean: Redactor) -> ItemResults:
+    """Collect the first results of the items of each step with ``Each``, such as ``T-1: login``.
+
+    The output of such a step repeats each whole item above its result, which would fill the cell of a table.
+    """
+    results: dict[tuple[str, str, int], list[str]] = {}
+    for span in spans:
+        if span.kind != "item" or not isinstance(span.result, Mapping):
+            continue
+        texts = results.setdefault((span.path, span.step, span.visit), [])
+        if len(texts) < MAX_ITEM_RESULTS:
+            text = one_line(clean.document(str(span.result.get("text") or "")), MAX_CELL)
+            # An item without a name of its own gets none: its number says no more than the order of the results.
+            name = clean.text(item_name(span, lambda _: ""))
+            texts.append(f"{name}: {text}" if name and text and name != text else text)
+    return results
+
+
+def rows_of(
+    steps: Sequence[Span], limit: int = MAX_ROWS, results: ItemResults | None = None
+) -> tuple[tuple[str, ...], ...]:
     """Return the rows of a report's table of steps. At most `limit` steps are shown. For each group of omitted steps, a
-    row contains their number.
+    row contains their number. `results` are those of the items.
 
     Steps that did not complete have priority, then the steps of the last third, then the first steps. The rows are in
     the order of the steps.
@@ -564,7 +601,7 @@ def rows_of(steps: Sequence[Span], limit: int = MAX_ROWS) -> tuple[tuple[str, ..
         if index > previous + 1:
             rows.append(_gap(steps[previous + 1 : index]))
         if index < len(steps):
-            rows.append(_cells(steps[index]))
+            rows.append(_cells(steps[index], results or {}))
         previous = index
     return tuple(rows)
 
@@ -580,19 +617,22 @@ def more_title(count: int) -> str:
     return f"all {count:,} steps" if count <= MAX_ROWS else f"{MAX_ROWS} of {count:,} steps"
 
 
-def _cells(step: Span) -> tuple[str, ...]:
+def _cells(step: Span, results: ItemResults) -> tuple[str, ...]:
     notes = [f"visit {step.visit}"] if step.visit > 1 else []
     notes += [f"attempt {step.attempts}"] if step.attempts > 1 else []
     # For example ``parse (visit 2, attempt 3)``.
     again = f" ({', '.join(notes)})" if notes else ""
     branch = one_line(branch_name(step.path), 40)
-    return one_line(step.step, 60) + again, branch, _status(step.status), _took(step), _outcome(step)
+    return one_line(step.step, 60) + again, branch, _status(step.status), _took(step), _outcome(step, results)
 
 
-def _outcome(step: Span) -> str:
-    """Return the text of a step's table cell: the number of its items, and the beginning of its result."""
+def _outcome(step: Span, results: ItemResults) -> str:
+    """Return the text of a step's table cell: the number of its items and their first results, or the beginning of its
+    result.
+    """
     items = plural(step.items, "item") if step.items else ""
-    text = one_line(step.headline or step.result or "", MAX_CELL)
+    of_items = results.get((step.path, step.step, step.visit), ()) if step.items else ()
+    text = one_line(step.headline or " · ".join(filter(None, of_items)) or step.result or "", MAX_CELL)
     return ": ".join(part for part in (items, text) if part)
 
 

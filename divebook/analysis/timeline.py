@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from xml.sax.saxutils import escape
@@ -28,8 +28,9 @@ from divebook.engine.operations import (
 )
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING
 from divebook.events.event import MICROSECONDS
+from divebook.projections.activity import ASLEEP, PAUSED, STOPPED, WAITED, Phase
 from divebook.projections.spans import Span
-from divebook.text.colours import LIGHT, STATUS_SIGNS
+from divebook.text.colours import COLOURS, LIGHT, STATUS_SIGNS
 from divebook.text.format import branch_name, in_parts, plural, seconds
 from divebook.text.redaction import one_line
 
@@ -62,9 +63,23 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
+class Fold:
+    """Period without calls that the time axis shows with a fixed width, however long it is."""
+
+    started_us: int
+    ended_us: int
+    reason: str
+
+    @property
+    def took_us(self) -> int:
+        """Length of the period in microseconds."""
+        return self.ended_us - self.started_us
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
-    """Layout of a timeline: lanes with bars, start and end time, and how many bars and lanes were left out for lack of
-    space.
+    """Layout of a timeline: lanes with bars, start and end time, the folded periods in the order of time, and how many
+    bars and lanes were left out for lack of space.
     """
 
     lanes: tuple[Lane, ...]
@@ -72,10 +87,16 @@ class Timeline:
     ended_us: int
     hidden_bars: int = 0
     hidden_lanes: int = 0
+    folds: tuple[Fold, ...] = ()
 
 
 def layout(
-    spans: Sequence[Span], *, now_us: int | None = None, max_bars: int = MAX_BARS, max_lanes: int = MAX_LANES
+    spans: Sequence[Span],
+    *,
+    phases: Iterable[Phase] = (),
+    now_us: int | None = None,
+    max_bars: int = MAX_BARS,
+    max_lanes: int = MAX_LANES,
 ) -> Timeline:
     """Place the spans of an execution in the lanes and rows of a timeline.
 
@@ -83,6 +104,8 @@ def layout(
     ----------
     spans
         The spans, in the order in which they started.
+    phases
+        Periods in which no call ran (`divebook.projections.activity`). The long ones are folded.
     now_us
         End of the bars that are still running, in microseconds; by default the latest time in the spans.
     max_bars, max_lanes
@@ -105,7 +128,37 @@ def layout(
     )
     # Bars are counted as hidden only in lanes that are shown.
     in_shown = sum(place(span) in shown for span in drawn)
-    return Timeline(lanes, started, ended, in_shown - len(drawn_spans), len(names) - len(shown))
+    folds = _folds(phases, started, ended)
+    return Timeline(lanes, started, ended, in_shown - len(drawn_spans), len(names) - len(shown), folds)
+
+
+MAX_FOLDS = 6
+LEAST_FOLD_US = 2 * MICROSECONDS
+"""Minimum length of a folded period."""
+LEAST_FOLD_SHARE = 0.1
+"""Minimum length of a folded period, as a share of the time that remains when all candidates are folded. A shorter one
+takes little room, and is drawn at its length.
+"""
+_REASONS = {WAITED: "waited", PAUSED: "paused", ASLEEP: "slept", STOPPED: "stopped"}
+
+
+def _folds(phases: Iterable[Phase], started: int, ended: int) -> tuple[Fold, ...]:
+    """Return the periods to fold, in the order of time, by the rules of the live view
+    (``widgets/src/timeline/timemap.ts``).
+
+    A run that waited three days for an answer would otherwise show its calls as a few pixels at both ends.
+    """
+    candidates = []
+    for phase in sorted(phases, key=lambda phase: phase.started_us):
+        until = ended if phase.ended_us is None else min(phase.ended_us, ended)
+        # Phases of a forged recording may overlap; a fold begins behind the previous one.
+        since = max([phase.started_us, started, *(fold.ended_us for fold in candidates[-1:])])
+        if until - since >= LEAST_FOLD_US and phase.doing in _REASONS:
+            candidates.append(Fold(since, until, _REASONS[phase.doing]))
+    remaining = ended - started - sum(fold.took_us for fold in candidates)
+    long = [fold for fold in candidates if fold.took_us >= remaining * LEAST_FOLD_SHARE]
+    longest = sorted(long, key=lambda fold: -fold.took_us)[:MAX_FOLDS]
+    return tuple(sorted(longest, key=lambda fold: fold.started_us))
 
 
 def layout_of_runs(runs: Mapping[str, Sequence[Span]], *, max_bars: int = MAX_BARS, max_lanes: int = 4) -> Timeline:
@@ -269,10 +322,21 @@ OTHER_COLOUR = "other"
 UNKNOWN_COLOUR = "ink"
 SIGNS = {status: f"{STATUS_SIGNS[status]} " for status in (FAILED, RUNNING, CANCELLED)}
 """Signs before the name of a bar. A completed bar needs none."""
+FOLD_WIDTH = 96
+"""Width of a folded period whose reason and length are written below it."""
+NARROW_FOLD_WIDTH = 48
+"""Width of each of more than `MAX_WIDE_FOLDS` folds, which have their length below them."""
+MAX_WIDE_FOLDS = 2
+_THEMES = {"paper": "fill", "ink": "fill", "soft": "fill", "line": "stroke", "edge": "stroke", "wait": "stroke"}
+"""CSS property of each class of the picture, which is named for its colour."""
 
 
 def svg(timeline: Timeline, title: str = "Timeline") -> str:
-    """Return a timeline as a standalone SVG document, which is legible on light and dark backgrounds."""
+    """Return a timeline as a standalone SVG document, with the colours of the light or dark theme of the page.
+
+    The colours of the light theme are attributes, which each viewer of images applies. A browser replaces them on a
+    dark page: its colour scheme also applies to images.
+    """
     tops, bottom = _tops(timeline.lanes)
     scale = _Scale(timeline)
     height = bottom + FOOT
@@ -280,12 +344,28 @@ def svg(timeline: Timeline, title: str = "Timeline") -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONTS}" font-size="11">',
         f"<title>{_text(title, 200)}</title>",
-        f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8" fill="{PAPER}" stroke="{LINE}"/>',
+        f"<style>@media (prefers-color-scheme:dark){{{_dark_rules()}}}</style>",
+        f'<rect class="paper" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8" fill="{PAPER}"/>',
+        f'<rect class="line" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8" fill="none" '
+        f'stroke="{LINE}"/>',
         *_axis(scale, bottom),
+        *_drawn_folds(scale, bottom),
     ]
     for lane, top in zip(timeline.lanes, tops, strict=True):
         parts += _lane(lane, top, scale)
     return "".join([*parts, *_legend(timeline, height - 12), "</svg>"])
+
+
+def _dark_rules() -> str:
+    """Return the style rules of the dark theme: those of the classes, and those of the fills that differ between the
+    themes.
+    """
+    rules = [f".{name}{{{attribute}:{COLOURS[name].dark}}}" for name, attribute in _THEMES.items()]
+    for name in {*STATUS_COLOURS.values(), *TYPE_COLOURS.values(), OTHER_COLOUR}:
+        for fill in (name, f"{name}-text"):
+            if COLOURS[fill].light != COLOURS[fill].dark:
+                rules.append(f".{fill}{{fill:{COLOURS[fill].dark}}}")
+    return "".join(sorted(rules))
 
 
 def svg_data_uri(picture: str) -> str:
@@ -294,23 +374,52 @@ def svg_data_uri(picture: str) -> str:
 
 
 class _Scale:
-    """Scale of a timeline, which converts times in microseconds to horizontal positions in pixels."""
+    """Scale of a timeline, which converts times in microseconds to horizontal positions in pixels.
+
+    A fold takes a fixed width. With one of 96 pixels from 10 s to 100 s, and one pixel for each other second, the
+    positions of 10 s, 100 s and 101 s are 10, 106 and 107 pixels from the left edge. The axis counts the time without
+    the folds, so that the ticks continue behind a fold: 101 s has the label 11 s.
+    """
 
     def __init__(self, timeline: Timeline) -> None:
         self.started = timeline.started_us
+        self.folds = timeline.folds
         # At least one microsecond, since the length is a divisor.
         self.ended = max(timeline.ended_us, timeline.started_us + 1)
-        self._factor = (WIDTH - LEFT - RIGHT) / (self.ended - self.started)
+        self.fold_width = FOLD_WIDTH if len(self.folds) <= MAX_WIDE_FOLDS else NARROW_FOLD_WIDTH
+        self.extent = max(1, self.ended - self.started - sum(fold.took_us for fold in self.folds))
+        self._factor = (WIDTH - LEFT - RIGHT - len(self.folds) * self.fold_width) / self.extent
 
     def x(self, moment: int | None) -> float:
-        return LEFT + (min(self.ended if moment is None else moment, self.ended) - self.started) * self._factor
+        end = min(self.ended if moment is None else moment, self.ended)
+        unfolded = end - self.started
+        width = 0.0
+        for fold in self.folds:
+            # The part of the fold before the moment: all of it, a share of it, or nothing.
+            part = min(max(end - fold.started_us, 0), fold.took_us)
+            unfolded -= part
+            width += self.fold_width * part / fold.took_us
+        return LEFT + unfolded * self._factor + width
 
-    def ticks(self) -> list[tuple[int, str]]:
-        """Return the ticks of the time axis: a few times at round intervals from the start, each with its label."""
-        extent = self.ended - self.started
-        distance = _distance(extent)
-        moments = range(0, extent + 1, distance)
-        return [(moment, tick_label(moment, distance, extent) if moment else "0") for moment in moments]
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return the positions and labels of the ticks: at round intervals of the time from the start without the
+        folds.
+        """
+        distance = _distance(self.extent)
+        ticks = []
+        for moment in range(0, self.extent + 1, distance):
+            label = tick_label(moment, distance, self.extent) if moment else "0"
+            ticks.append((self.x(self._real(moment)), label))
+        return ticks
+
+    def _real(self, unfolded: int) -> int:
+        """Return the moment of a time that does not count the folds."""
+        moment = self.started + unfolded
+        for fold in self.folds:
+            # A tick exactly at a fold stands at its beginning.
+            if moment > fold.started_us:
+                moment += fold.took_us
+        return moment
 
 
 _MINUTE = 60_000_000
@@ -368,19 +477,56 @@ def _tops(lanes: Sequence[Lane]) -> tuple[list[int], int]:
 
 def _axis(scale: _Scale, bottom: int) -> list[str]:
     parts = []
-    for tick, label in scale.ticks():
-        x = scale.x(scale.started + tick)
+    # The words below the folds; the labels of ticks leave them free.
+    words = [(x - 4, x + scale.fold_width + 4) for x in (scale.x(fold.started_us) for fold in scale.folds)]
+    for number, (x, label) in enumerate(scale.ticks()):
         # The first label begins at its tick and the last one ends there, so that they stay inside the picture.
-        anchor = "start" if tick == 0 else "middle" if x < WIDTH - RIGHT - 20 else "end"
-        parts.append(f'<path d="M{x:.1f} {TOP - 6}V{bottom}" stroke="{LINE}" stroke-width="1"/>')
-        parts.append(
-            f'<text x="{x:.1f}" y="{bottom + 12}" text-anchor="{anchor}" fill="{LIGHT["soft"]}">{label}</text>'
-        )
+        anchor = "start" if number == 0 else "middle" if x < WIDTH - RIGHT - 20 else "end"
+        half = len(label) * CHARACTER / 2
+        left = x if anchor == "start" else x - half if anchor == "middle" else x - 2 * half
+        parts.append(f'<path class="line" d="M{x:.1f} {TOP - 6}V{bottom}" stroke="{LINE}" stroke-width="1"/>')
+        if not any(left < end and left + 2 * half > begin for begin, end in words):
+            text = f'text-anchor="{anchor}" fill="{LIGHT["soft"]}">{label}</text>'
+            parts.append(f'<text class="soft" x="{x:.1f}" y="{bottom + 12}" {text}')
     return parts
 
 
+def _drawn_folds(scale: _Scale, bottom: int) -> Iterator[str]:
+    """Yield the folds: hatched, between two broken lines as of a torn picture, with the reason and length below."""
+    for fold in scale.folds:
+        left = scale.x(fold.started_us)
+        right = left + scale.fold_width
+        took = _length(fold.took_us // MICROSECONDS)
+        label = f"{fold.reason} {took}" if scale.fold_width == FOLD_WIDTH else took
+        yield f"<g><title>{fold.reason} {took}</title>"
+        lines = "".join(
+            f"M{x:.1f} {bottom}L{min(x + 14, right):.1f} {TOP - 6}" for x in _steps_between(left, right - 6, 12)
+        )
+        yield f'<path class="wait" d="{lines}" stroke="{LIGHT["wait"]}" stroke-opacity=".35" fill="none"/>'
+        for edge in (left, right):
+            teeth = "".join(f"l{'3' if turn % 2 else '-3'} 5" for turn in range((bottom - TOP + 6) // 5))
+            yield f'<path class="edge" d="M{edge + 1.5:.1f} {TOP - 6}{teeth}" stroke="{LIGHT["edge"]}" fill="none"/>'
+        middle = (left + right) / 2
+        text = f'text-anchor="middle" fill="{INK}">{label}</text>'
+        yield f'<text class="ink" x="{middle:.1f}" y="{bottom + 12}" {text}</g>'
+
+
+def _steps_between(start: float, end: float, distance: float) -> list[float]:
+    return [start + distance * number for number in range(max(0, math.ceil((end - start) / distance)))]
+
+
+def _length(whole: int) -> str:
+    """Format whole seconds by their two largest units.
+
+    >>> _length(200_000), _length(3600), _length(75)
+    ('2 d 7 h', '1 h', '1 min 15 s')
+    """
+    # Pairs of a number and a unit: "2 d 7 h 33 min 20 s" -> "2 d 7 h".
+    return " ".join(in_parts(whole).split(" ")[:4])
+
+
 def _lane(lane: Lane, top: int, scale: _Scale) -> list[str]:
-    parts = [f'<text x="12" y="{top + 14}" fill="{INK}">{_text(branch_name(lane.path) or lane.path, 15)}</text>']
+    parts = [f'<text class="ink" x="12" y="{top + 14}" fill="{INK}">{_text(branch_name(lane.path) or lane.path, 15)}</text>']
     steps = [bar for bar in lane.bars if bar.row == 0]
     # A label beside a bar may extend to the next step, at most to the edge of the picture.
     ends = [scale.x(bar.span.started_us) for bar in steps[1:]]
@@ -413,7 +559,8 @@ def _bar(span: Span, y: int, height: int, colour: str, scale: _Scale) -> str:
     width = max(scale.x(span.ended_us) - x, 1.5)
     outline = _OUTLINES.get(span.status, "")
     return (
-        f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}" rx="2" fill="{LIGHT[colour]}"{outline}>'
+        f'<rect class="{colour}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}" rx="2" '
+        f'fill="{LIGHT[colour]}"{outline}>'
         f"<title>{_text(_tooltip(span), 200)}</title></rect>"
     )
 
@@ -435,10 +582,11 @@ def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
     needed = len(name) * CHARACTER + 8
     if needed <= right - x:
         # The text colour for a bar of this colour, or that of the paper.
-        colour = LIGHT.get(f"{_colour(span)}-text", PAPER)
-        return f'<text x="{x + 5:.1f}" y="{y}" fill="{colour}">{escape(name)}</text>'
+        name_of_fill = f"{_colour(span)}-text"
+        text_class = name_of_fill if name_of_fill in LIGHT else "paper"
+        return f'<text class="{text_class}" x="{x + 5:.1f}" y="{y}" fill="{LIGHT[text_class]}">{escape(name)}</text>'
     if needed <= room - right:
-        return f'<text x="{right + 4:.1f}" y="{y}" fill="{INK}">{escape(name)}</text>'
+        return f'<text class="ink" x="{right + 4:.1f}" y="{y}" fill="{INK}">{escape(name)}</text>'
     return ""
 
 
@@ -459,13 +607,15 @@ def _legend(timeline: Timeline, y: int) -> list[str]:
     parts = []
     x = float(LEFT)
     for colour, name in entries:
-        parts.append(f'<rect x="{x:.1f}" y="{y - 8}" width="9" height="9" rx="2" fill="{LIGHT[colour]}"/>')
-        parts.append(f'<text x="{x + 13:.1f}" y="{y}" fill="{INK}">{_text(name, 30)}</text>')
+        swatch = f'y="{y - 8}" width="9" height="9" rx="2" fill="{LIGHT[colour]}"/>'
+        parts.append(f'<rect class="{colour}" x="{x:.1f}" {swatch}')
+        parts.append(f'<text class="ink" x="{x + 13:.1f}" y="{y}" fill="{INK}">{_text(name, 30)}</text>')
         # Approximate widths, because an SVG picture cannot measure text.
         x += 13 + len(name) * CHARACTER + 16
     left_out = _left_out(timeline)
     if left_out:
-        parts.append(f'<text x="{WIDTH - RIGHT}" y="{y}" text-anchor="end" fill="{INK}">{left_out}</text>')
+        text = f'text-anchor="end" fill="{INK}">{left_out}</text>'
+        parts.append(f'<text class="ink" x="{WIDTH - RIGHT}" y="{y}" {text}')
     return parts
 
 

@@ -12,13 +12,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from divebook.analysis.run_report import RunReport, results_of, rows_of, settled_text, shown_values, turn_rows
+from divebook.analysis.run_report import (
+    RunReport,
+    item_results,
+    results_of,
+    rows_of,
+    settled_text,
+    shown_values,
+    turn_rows,
+)
 from divebook.errors import DivebookError, InvalidEventError, SavedRunError, StoreError
 from divebook.events import Event
 from divebook.events.codec import payload_from
 from divebook.events.event import to_datetime
 from divebook.notebook.shell_state import shows_widgets
-from divebook.projections.activity import MOST_COLUMNS, time_texts
+from divebook.projections.activity import MOST_COLUMNS, Phase, time_texts
 from divebook.projections.log_frames import FramedLog
 from divebook.projections.spans import Span, spans_of
 from divebook.report.hints import advised
@@ -169,7 +177,7 @@ class SavedRun(Shown, FramedLog):
             id=self.id,
             status=self.status,
             facts=tuple(self._facts()),
-            rows=rows_of([span for span in spans if span.kind == "step"]),
+            rows=rows_of([span for span in spans if span.kind == "step"], results=item_results(spans, shared())),
             # Secrets were removed before the run was saved. The shared redactor also removes those that this process
             # knows.
             turns=turn_rows(spans, shared()),
@@ -180,7 +188,13 @@ class SavedRun(Shown, FramedLog):
             spreads=tuple(self._spreads()),
             error=cut(visible(self._last["error"]), MAX_VALUE),
             spans=tuple(span for span in spans if _is_drawable(span)),
+            phases=tuple(self._phases()),
         )
+
+    def _phases(self) -> Iterator[Phase]:
+        """Yield the periods in which no call ran."""
+        for stretch in self._recording["header"]["stretches"]:
+            yield Phase(stretch["doing"], stretch["begin_us"], stretch["end_us"])
 
     def _answers(self) -> Iterator[tuple[str, str]]:
         """Yield two texts about each closed question of the run: the question itself, and its answer with person and

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from divebook.analysis.timeline import MAX_BARS, MAX_LANES, MAX_ROWS, layout, svg, svg_data_uri
 from divebook.events.codec import decode_line
+from divebook.projections.activity import Phase
 from divebook.projections.spans import Span, spans_of
+from divebook.text.colours import COLOURS
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -116,7 +118,7 @@ def test_a_hostile_name_is_text():
         layout([span(name=hostile, ended=10_000), span(name=hostile, status="failed", error=hostile)]), hostile
     )
     root = ET.fromstring(picture)
-    assert {element.tag.removeprefix(SVG) for element in root.iter()} == {"svg", "title", "rect", "path", "text"}
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} == {"svg", "title", "style", "rect", "path", "text"}
     assert not set("\x00\x1b\u202e") & set(picture)
     assert root[0].tag == f"{SVG}title"
 
@@ -144,3 +146,49 @@ def test_a_turn_that_was_given_its_work_has_a_lane_below_the_one_that_gave_it():
     picture = svg(layout(spans))
     assert "↳ counter" in picture
     assert all(name in picture for name in ("tool call", "model call", "cached answer", "turn"))
+
+
+# --- folded waits ----------------------------------------------------------------------------------------------------
+
+DAY = 86_400_000_000
+
+
+def waited(*phases):
+    """Return the timeline of a run that works 10 s, waits, and works 10 s again."""
+    spans = [span(name="before", ended=10_000_000), span(name="after", started=3 * DAY, ended=3 * DAY + 10_000_000)]
+    return layout(spans, phases=[Phase(*phase) for phase in phases])
+
+
+def widths(picture):
+    bars = [element for element in ET.fromstring(picture).iter(f"{SVG}rect") if element.find(f"{SVG}title") is not None]
+    return {element.find(f"{SVG}title").text.split()[0]: float(element.get("width")) for element in bars}
+
+
+def test_a_long_wait_is_folded_so_that_the_bars_beside_it_can_be_seen():
+    picture = svg(waited(("waited", 10_000_000, 3 * DAY)))
+    assert min(widths(picture).values()) > 200
+    assert "waited 2 d 23 h" in texts(picture)
+    assert "15 s" in texts(picture)  # the axis counts the time without the wait
+    flattened = svg(waited())
+    assert min(widths(flattened).values()) < 2
+
+
+def test_short_waits_and_work_are_not_folded():
+    assert waited(("worked", 10_000_000, 3 * DAY)).folds == ()
+    spans = [span(ended=100_000_000)]
+    assert layout(spans, phases=[Phase("asleep", 50_000_000, 53_000_000)]).folds == ()
+
+
+def test_folds_of_a_forged_recording_do_not_overlap():
+    folds = waited(("waited", 5_000_000, 3 * DAY), ("paused", 6_000_000, DAY), ("stopped", 2 * DAY, None)).folds
+    assert all(one.ended_us <= other.started_us for one, other in zip(folds, folds[1:], strict=False))
+    svg(waited(("waited", -DAY, 9 * DAY), ("asleep", DAY, DAY)))
+
+
+def test_a_picture_has_the_colours_of_a_dark_page():
+    picture = svg(waited())
+    (style,) = (element.text for element in ET.fromstring(picture).iter(f"{SVG}style"))
+    assert style.startswith("@media (prefers-color-scheme:dark)")
+    assert COLOURS["paper"].dark in style
+    paper = next(element for element in ET.fromstring(picture).iter(f"{SVG}rect"))
+    assert (paper.get("class"), paper.get("fill")) == ("paper", COLOURS["paper"].light)
