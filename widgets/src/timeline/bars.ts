@@ -26,8 +26,12 @@ export function rectangle(scene: Scene, id: number): Box {
 
 /** Draw a bar with its text; dimmed if the search does not match it. */
 export function drawBar(ctx: CanvasRenderingContext2D, scene: Scene, id: number): void {
+  drawBarIn(ctx, scene, id, rectangle(scene, id));
+}
+
+/** Draw a bar with its text in a rectangle. */
+export function drawBarIn(ctx: CanvasRenderingContext2D, scene: Scene, id: number, box: Box): void {
   const { spans, palette } = scene;
-  const box = rectangle(scene, id);
   if (!scene.isMatch(id)) {
     ctx.fillStyle = palette["dim"] ?? "";
     ctx.fillRect(...box);

@@ -5,6 +5,7 @@ import { duration, formatCount } from "../shared/format";
 import type { Model } from "../shared/model";
 import { onThemeChange } from "../shared/theme";
 import { branchOf } from "../shared/words";
+import { type Aggregates, describeColumn } from "./aggregate";
 import { rectangle } from "./bars";
 import { draw } from "./draw";
 import { SIGNS, kindOf } from "./kinds";
@@ -24,6 +25,7 @@ const MOST_HIGH_WHOLE = 640;
 // Widths of one fold, and of all folds together, as shares of the unfolded time.
 const FOLDED_TO = 0.06;
 const ALL_FOLDED_TO = 0.3;
+const COLUMN_ZOOM = 0.2; // share of the range that a click on aggregated calls shows
 const SPANS_PER_MILLISECOND = 100; // with many spans, idle time is computed less often
 const GROW_EVERY = 100; // milliseconds between two drawings while spans run
 // Pause between two drawings while spans arrive: a multiple of the last drawing's time, at most so many milliseconds.
@@ -73,6 +75,8 @@ export class TimelineCanvas implements View {
   readonly #tip = h("div", { class: "db-tip", hidden: true });
   readonly #announcement = h("div", { class: "db-hidden", "aria-live": "polite" });
   #palette: Palette | null = null;
+  /** Aggregated bands of the last drawing. */
+  #aggregates: Aggregates | null = null;
   /** True if the element was hidden when it should have been drawn last. */
   #wasHidden = false;
   #requested = 0;
@@ -179,7 +183,8 @@ export class TimelineCanvas implements View {
     if (context === null) return;
     const ratio = window.devicePixelRatio || 1;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const spans = draw(context, scene);
+    const { spans, aggregates } = draw(context, scene);
+    this.#aggregates = aggregates;
     this.#paintedAt = performance.now();
     this.cost = { milliseconds: this.#paintedAt - startedAt, spans };
     this.afterDraw();
@@ -295,13 +300,22 @@ export class TimelineCanvas implements View {
   #onRelease(event: PointerEvent): void {
     const wasDrag = this.#drag?.hasMoved ?? true;
     this.#drag = null;
-    if (!wasDrag) this.model.select(this.pick(event.offsetX, event.offsetY));
+    if (wasDrag) return;
+    const at = this.#aggregates?.at(event.offsetX, event.offsetY) ?? null;
+    if (at === null || "outlier" in at) this.model.select(this.pick(event.offsetX, event.offsetY));
+    else {
+      this.#tip.hidden = true;
+      this.viewport.zoom(COLUMN_ZOOM, this.#relativeX(event));
+      this.invalidate();
+    }
   }
 
   /** Return the bar at a position on the canvas, or the nearest one within a few pixels. */
   pick(x: number, y: number): number | null {
     const scene = this.scene();
     if (x < labelsWidth(scene.width) || y < AXIS) return null;
+    const aggregated = this.#aggregates?.at(x, y) ?? null;
+    if (aggregated !== null) return "outlier" in aggregated ? aggregated.outlier : null;
     const at = this.layout.at(y - AXIS + scene.scroll);
     if (at === null) return null;
     let best: number | null = null;
@@ -320,11 +334,14 @@ export class TimelineCanvas implements View {
 
   /** Show the tooltip of the bar under the pointer. */
   #showTip(event: PointerEvent): void {
+    const column = this.#aggregates?.at(event.offsetX, event.offsetY) ?? null;
     const id = this.pick(event.offsetX, event.offsetY);
-    this.#canvas.style.cursor = id === null ? "default" : "pointer";
-    this.#tip.hidden = id === null;
-    if (id === null) return;
-    setText(this.#tip, this.describe(id));
+    const isColumn = column !== null && !("outlier" in column);
+    const text = isColumn ? describeColumn(column) : id === null ? "" : this.describe(id);
+    this.#canvas.style.cursor = isColumn ? "zoom-in" : id === null ? "default" : "pointer";
+    this.#tip.hidden = text === "";
+    if (text === "") return;
+    setText(this.#tip, text);
     const { offsetWidth: width, offsetHeight: height } = this.#tip;
     const left = Math.max(4, Math.min(event.offsetX + 12, this.element.clientWidth - width - 4));
     const above = Math.max(0, event.offsetY - height - 10);

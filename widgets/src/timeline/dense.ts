@@ -1,13 +1,13 @@
 // Aggregated drawing of very narrow bars: each pixel of a row shows the most important of its bars, failures first.
 
-import type { Spans } from "../shared/spans";
 import { AXIS, labelsWidth, type Scene } from "./scene";
 import { colourOf } from "./kinds";
 import { BAR } from "./layout";
 import type { Palette } from "./palette";
 
 /** Colours by priority: a pixel shows the first colour of the bars in it. The index is the bit in the masks. */
-const PRIORITY = ["failed", "running", "cancelled", "model", "tool", "action", "script", "other", "turn", "step", "item", "dim"];
+export const PRIORITY = ["failed", "running", "cancelled", "model", "tool", "action", "script", "other", "turn", "step", "item", "dim"];
+export const FAILED = 0; // index of failures in `PRIORITY`
 const MOST_FULL_TICKS = 24; // up to this many failures of a row are drawn at full height; more ticks would make all calls look failed
 const TICK = 3; // least width of a failure in pixels
 
@@ -32,12 +32,13 @@ export class Density {
       this.#cells.set(top, row);
     }
     const x = Math.max(0, Math.min(this.scene.width, Math.floor(left)));
-    const colour = isMatch ? this.#colour(this.scene.spans, id) : PRIORITY.length - 1;
-    row[x] = (row[x] ?? 0) | (1 << colour);
+    row[x] = (row[x] ?? 0) | (1 << this.colour(id, isMatch));
   }
 
-  /** Return the index of a bar's colour, cached by kind, type and status. */
-  #colour(spans: Spans, id: number): number {
+  /** Return the index of a bar's colour in `PRIORITY`, cached by kind, type and status. */
+  colour(id: number, isMatch: boolean): number {
+    if (!isMatch) return PRIORITY.length - 1;
+    const { spans } = this.scene;
     const key = (spans.number(id, "kind") * 131_072 + spans.number(id, "type")) * 131_072 + spans.number(id, "status");
     let colour = this.#colours.get(key);
     if (colour === undefined) {
@@ -74,7 +75,7 @@ export class Density {
 }
 
 /** Return the lighter colour of bars if there is one, otherwise the full colour. */
-function colourIn(palette: Palette, name: string): string {
+export function colourIn(palette: Palette, name: string): string {
   return palette[`${name}-tint`] ?? palette[name] ?? "";
 }
 

@@ -1,16 +1,24 @@
-// Drawing of the timeline on a canvas: wide bars one by one, narrow ones aggregated per pixel, failures on top of all. It
-// does not depend on the page.
+// Drawing of the timeline on a canvas: wide bars one by one, narrow ones aggregated per pixel, thousands of calls as an
+// area, failures on top of all. It does not depend on the page.
 
 import { oneLine } from "../shared/text";
 import { duration, tickDistance, tickLabel } from "../shared/format";
+import { Aggregates } from "./aggregate";
 import { drawBar, drawMark, fit, FONT, paintHatch, rectangle } from "./bars";
 import { Density } from "./dense";
 import { BAR, ROW } from "./layout";
 import { AXIS, labelsWidth, type Pause, type Scene, xOf } from "./scene";
 import type { Period } from "./timemap";
 
-/** Draw a scene. Return the number of spans in it. */
-export function draw(ctx: CanvasRenderingContext2D, scene: Scene): number {
+/** Result of a drawing. */
+export interface Drawn {
+  /** Number of spans in the drawing. */
+  spans: number;
+  aggregates: Aggregates;
+}
+
+/** Draw a scene. */
+export function draw(ctx: CanvasRenderingContext2D, scene: Scene): Drawn {
   const { width, height, palette } = scene;
   const left = labelsWidth(width);
   ctx.clearRect(0, 0, width, height);
@@ -22,13 +30,13 @@ export function draw(ctx: CanvasRenderingContext2D, scene: Scene): number {
   ctx.rect(left, AXIS, width - left, height - AXIS);
   ctx.clip();
   drawPauses(ctx, scene);
-  const spanCount = drawBars(ctx, scene);
+  const drawn = drawBars(ctx, scene);
   ctx.restore();
   drawPosition(ctx, scene);
-  drawNames(ctx, scene);
+  drawNames(ctx, scene, drawn.aggregates);
   ctx.fillStyle = palette["line"] ?? "";
   ctx.fillRect(left - 4, 0, 1, height);
-  return spanCount;
+  return drawn;
 }
 
 /** Draw a vertical line at the position of a replay, with a handle in the axis. */
@@ -116,19 +124,20 @@ function drawPauses(ctx: CanvasRenderingContext2D, scene: Scene): void {
 }
 
 /**
- * Draw the bars of the visible period and lanes. Return their number.
+ * Draw the bars of the visible period and lanes.
  *
  * The loop runs for every span of the period, 100,000 of them at worst. It therefore compares codes instead of texts, and it
  * only sorts the spans into lists. Bars below 1.5 pixels go to the density. The rest is drawn in layers: items, their calls, waits,
  * narrow bars, then failures, so that a failure is never hidden. An item is skipped if one call covers it.
  */
-function drawBars(ctx: CanvasRenderingContext2D, scene: Scene): number {
+function drawBars(ctx: CanvasRenderingContext2D, scene: Scene): Drawn {
   const { spans, layout, map, viewport, width } = scene;
   const items: number[] = [];
   const calls: number[] = [];
   const failures: number[] = [];
   const coveredItems = new Set<number>();
   const dense = new Density(scene);
+  const aggregates = new Aggregates(scene, dense);
   const edge = labelsWidth(width);
   const scale = (width - edge) / (viewport.to - viewport.from);
   const itemCode = spans.code("item");
@@ -137,13 +146,15 @@ function drawBars(ctx: CanvasRenderingContext2D, scene: Scene): number {
   const statuses = spans.column("status");
   let count = 0;
   spans.within(map.toReal(viewport.from), map.toReal(viewport.to), (id) => {
+    const isAggregated = aggregates.has(id); // also in the lanes that are not shown
     const top = layout.topOf(id);
     const y = top - scene.scroll + AXIS;
-    if (top < 0 || y + ROW < AXIS || y > scene.height) return;
+    if (!isAggregated && (top < 0 || y + ROW < AXIS || y > scene.height)) return;
     count++;
     const left = edge + (map.toDrawn(spans.startOf(id)) - viewport.from) * scale;
     const right = edge + (map.toDrawn(spans.endOf(id, scene.now)) - viewport.from) * scale;
-    if (right - left < 1.5) dense.add(id, top, left, scene.isMatch(id));
+    if (isAggregated) aggregates.add(id, left, right);
+    else if (right - left < 1.5) dense.add(id, top, left, scene.isMatch(id));
     else if (statuses[id] === failedCode) failures.push(id);
     else if (kinds[id] === itemCode) items.push(id);
     else {
@@ -162,13 +173,15 @@ function drawBars(ctx: CanvasRenderingContext2D, scene: Scene): number {
   for (const id of calls) drawBar(ctx, scene, id);
   drawWaits(ctx, scene);
   dense.paint(ctx);
+  aggregates.paint(ctx);
   for (const id of failures) drawBar(ctx, scene, id);
   dense.paintFailed(ctx);
   for (const id of [scene.selected, scene.focused]) {
     if (id === null || !spans.has(id) || layout.topOf(id) < 0) continue;
+    if (aggregates.has(id)) drawBar(ctx, scene, id);
     drawMark(ctx, scene, rectangle(scene, id), id === scene.focused);
   }
-  return count;
+  return { spans: count, aggregates };
 }
 
 /** Hatch the periods in which a path waited for a person, over the bar of its step. */
@@ -207,7 +220,7 @@ function drawWaitWords(ctx: CanvasRenderingContext2D, { palette }: Scene, left: 
  *
  * Numbered lanes are named one by one only if some are hidden or out of order; otherwise one text states their number.
  */
-function drawNames(ctx: CanvasRenderingContext2D, scene: Scene): void {
+function drawNames(ctx: CanvasRenderingContext2D, scene: Scene, aggregates: Aggregates): void {
   const { layout, palette, width } = scene;
   const room = labelsWidth(width) - 8;
   const failedLanes = new Set(layout.failures.ids.map((id) => `${layout.band[id] ?? 0} ${layout.lane[id] ?? 0}`));
@@ -218,14 +231,15 @@ function drawNames(ctx: CanvasRenderingContext2D, scene: Scene): void {
   ctx.textAlign = "left";
   layout.bands.forEach((band, index) => {
     const y = band.top - scene.scroll + AXIS;
-    if (y > scene.height || y + (band.visibleLanes.length + 1) * ROW < AXIS) return;
+    if (y > scene.height || y + (band.rows + 1) * ROW < AXIS) return;
     const left = 10 + 10 * band.depth;
     ctx.font = FONT;
     ctx.fillStyle = palette["ink"] ?? "";
     ctx.fillText(fit(ctx, oneLine(band.name, 40), room - left), left, y + BAR / 2 + 0.5);
-    const isMixed = band.visibleLanes.some((lane, place) => lane !== place + 1) || band.lanes > band.visibleLanes.length;
+    const isAggregated = aggregates.paintNames(ctx, index);
+    const isMixed = !isAggregated && (band.visibleLanes.some((lane, place) => lane !== place + 1) || band.lanes > band.visibleLanes.length);
     ctx.fillStyle = palette["soft"] ?? "";
-    if (!isMixed && band.lanes > 1) ctx.fillText(fit(ctx, `${band.lanes} at a time`, room - left), left, y + ROW + BAR / 2 + 0.5);
+    if (!isAggregated && !isMixed && band.lanes > 1) ctx.fillText(fit(ctx, `${band.lanes} at a time`, room - left), left, y + ROW + BAR / 2 + 0.5);
     if (isMixed) {
       band.visibleLanes.forEach((lane, place) => {
         const hasFailure = failedLanes.has(`${index} ${lane}`);

@@ -18,6 +18,9 @@ export const BAR = 16;
 export const BAND_GAP = 8;
 /** Lanes per band that are shown at first. */
 export const MOST_LANES = 8;
+/** Calls of a band from which it may be aggregated (`aggregate.ts`), and has room for that. */
+export const LEAST_DENSE = 1500;
+const DENSE_ROWS = 4;
 const MAX_LANE = 65_535; // the largest value of a Uint16Array; further concurrent calls share the last lane
 
 /** Rows of one path, or of one turn. */
@@ -29,12 +32,16 @@ export interface Band {
   lanes: number;
   /** Visible lanes from top to bottom, counted from 1. */
   visibleLanes: readonly number[];
+  /** Rows below the row for steps: one for each visible lane, and at least a few if the band has thousands of calls. */
+  rows: number;
   top: number;
 }
 
 /** Band with the state that is needed to place further spans. */
 interface BandState extends Band {
   index: number;
+  /** Number of spans below the row for steps. */
+  calls: number;
   /** Row of each lane by its number; 0 if it is hidden. The row for steps has the number 0. */
   rowOfLane: number[];
   /** Last span of each lane. */
@@ -117,6 +124,7 @@ export class Layout {
     const lane = this.#laneIn(band, spans, id);
     this.lane[id] = lane;
     band.lanes = Math.max(band.lanes, lane);
+    if (lane > 0) band.calls++;
     const parent = this.parents[id] ?? -1;
     if (parent >= 0) this.isParent[parent] = 1;
   }
@@ -136,6 +144,8 @@ export class Layout {
       depth,
       lanes: 0,
       visibleLanes: [],
+      rows: 0,
+      calls: 0,
       top: 0,
       rowOfLane: [0],
       occupants: [],
@@ -186,7 +196,7 @@ export class Layout {
 
   /** Choose the visible lanes and stack the bands, if anything that affects them has changed. */
   #arrange(): void {
-    const state = `${this.failures.version} ${this.isExpanded} ${this.#order.map(({ lanes }) => lanes).join()}`;
+    const state = `${this.failures.version} ${this.isExpanded} ${this.#order.map(({ lanes, calls }) => (calls >= LEAST_DENSE ? -lanes : lanes)).join()}`;
     if (state === this.#arrangedState) return;
     this.#arrangedState = state;
     const failedLanes = this.#failedLanes();
@@ -270,6 +280,7 @@ function chooseLanes(band: BandState, failedLanes: readonly number[], isExpanded
   const first = failedLanes.filter((lane) => lane > 0);
   const others = Array.from({ length: band.lanes }, (_, index) => index + 1).filter((lane) => !first.includes(lane));
   band.visibleLanes = [...first, ...others].slice(0, isExpanded ? band.lanes : MOST_LANES);
+  band.rows = Math.max(band.visibleLanes.length, band.calls >= LEAST_DENSE ? DENSE_ROWS : 0);
   band.rowOfLane = Array<number>(band.lanes + 1).fill(0);
   band.visibleLanes.forEach((lane, place) => { band.rowOfLane[lane] = place + 1; });
 }
@@ -283,5 +294,5 @@ function delegatedTurn(spans: Spans, id: number): number {
 }
 
 function bandHeight(band: Band): number {
-  return (1 + band.visibleLanes.length) * ROW + BAND_GAP;
+  return (1 + band.rows) * ROW + BAND_GAP;
 }

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { Spans } from "../../src/shared/spans";
-import { draw } from "../../src/timeline/draw";
+import { draw, type Drawn } from "../../src/timeline/draw";
 import { Layout } from "../../src/timeline/layout";
 import type { Scene } from "../../src/timeline/scene";
 import { TimeMap } from "../../src/timeline/timemap";
@@ -20,7 +20,7 @@ interface Painted {
 }
 
 /** Draws spans of a run of one second, a thousand pixels wide, and returns what was filled or outlined there. */
-function painted(rows: readonly Row[], at: number | null = null): { shapes: Painted[]; measured: string[] } {
+function painted(rows: readonly Row[], at: number | null = null, until = 1_000_000): { shapes: Painted[]; measured: string[]; drawn: Drawn } {
   const [shapes, measured]: [Painted[], string[]] = [[], []];
   const state: Record<string, unknown> = {};
   const pen = new Proxy(state, {
@@ -39,11 +39,11 @@ function painted(rows: readonly Row[], at: number | null = null): { shapes: Pain
   const [layout, viewport] = [new Layout(), new Viewport()];
   layout.update(spans, 0);
   viewport.extend(1_000_000);
-  viewport.show(0, 1_000_000);
+  viewport.show(0, until);
   const palette = Object.fromEntries(NAMES.map((name) => [name, name]));
   const scene: Scene = { spans, layout, viewport, palette, map: new TimeMap(), isMatch: () => true, width: WIDTH, height: 400, scroll: 0, now: 1_000_000, focused: null, selected: null, waits: new Map(), pauses: [], replayTime: at };
-  draw(pen as unknown as CanvasRenderingContext2D, scene);
-  return { shapes, measured };
+  const drawn = draw(pen as unknown as CanvasRenderingContext2D, scene);
+  return { shapes, measured, drawn };
 }
 
 /** An item and the call in it; milliseconds, which are pixels. */
@@ -86,4 +86,28 @@ test("texts of many bars are fitted from the widths of their letters, each measu
 test("where a replay stands is a line from the axis down, and nothing without one", () => {
   const line = (at: number | null): number[] => painted(pair(0, 0, 400, [0, 400]), at).shapes.filter(({ colour }) => colour === "accent").map(({ left }) => left);
   expect([line(250_000), line(null)]).toEqual([[LABELS + 250 - 1], []]);
+});
+
+/** 6,000 calls in 20 lanes; each takes 3 ms, number 100 takes 400 ms, and number 200 has failed. */
+const THOUSANDS = Array.from({ length: 6000 }, (_, id): Row => {
+  const start = Math.floor(id / 20) * 3200;
+  const took = id === 100 ? 400_000 : 3000;
+  return { id, kind: "operation", type: "action_execution", label: `Call ${id}`, start, end: Math.min(999_000, start + took), step: "a", status: id === 200 ? "failed" : "completed" };
+});
+
+test("thousands of calls are an area, with failures in it and the slowest calls above it", () => {
+  const { shapes, drawn } = painted(THOUSANDS);
+  const bars = shapes.filter(({ colour }) => colour === "action-tint");
+  expect(bars.length).toBeLessThan(300); // one rectangle for each column, and not one for each call
+  expect(bars.filter(({ wide }) => wide > 300 && wide < 420)).toHaveLength(1); // the call of 400 ms
+  expect(shapes.some(({ colour }) => colour === "failed")).toBe(true);
+  const column = drawn.aggregates.at(LABELS + 500, 120);
+  expect(column).toMatchObject({ failed: 0 });
+  expect(column !== null && "calls" in column && column.calls).toBeGreaterThan(20);
+});
+
+test("single calls are drawn again where few are in view", () => {
+  const { shapes, drawn } = painted(THOUSANDS, null, 50_000);
+  expect(shapes.filter(({ colour, wide }) => colour === "action-tint" && wide > 50).length).toBeGreaterThan(100);
+  expect(drawn.aggregates.at(LABELS + 500, 120)).toBeNull();
 });
