@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from divebook.definitions.definition import Workflow
 from divebook.engine.decide import steps_ahead
@@ -21,7 +21,7 @@ from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.interrupts import interruptible_result
 from divebook.projections.compare import BLOCKED, IS_COMPUTED, LIVE, Divergence, as_text, way_of
-from divebook.projections.comparison import Comparison
+from divebook.projections.comparison import MIME, Comparison
 from divebook.questions.bounds import Bounds, dollars, exact_dollars
 from divebook.replay.recorded_answers import REQUESTS, RecordedAnswers, RecordedEnds, ReuseInputs, answering
 from divebook.report.model import Column, Items, Line, Paragraph, Report, Section, Table, Text
@@ -115,11 +115,15 @@ class WhatIf(Shown):
         SetupError
             There are more results than blocked calls, or none.
         """
-        blocked = [call for call in self.calls if call.way == BLOCKED and call.step and " of " not in call.step]
+        blocked = self._own_blocked_calls()
         if not results or len(results) > len(blocked):
             raise SetupError(f"give takes one result for each blocked call: 1 to {len(blocked)}, not {len(results)}")
         change = {call.operation_id: result for call, result in zip(blocked, results, strict=False)}
         return self.run.what_if({"results": change})
+
+    def _own_blocked_calls(self) -> list[UnreusedCall]:
+        """Return the blocked calls that can get a result: those of this execution, and not of its children."""
+        return [call for call in self.calls if call.way == BLOCKED and call.step and " of " not in call.step]
 
     def judge(self, by: str | Callable[[Any, Any], object]) -> WhatIf:
         """Return this what-if with a count of the right results of the items of `Each`; see `Comparison.judge`."""
@@ -140,9 +144,16 @@ class WhatIf(Shown):
 
     def _mime_data(self) -> dict[str, object]:
         """Return the ids of the compared runs, which divebook's JupyterLab extension needs to step through the
-        differences.
+        differences, and the blocked calls, to which a person can give results (``widgets/src/lab/blocked.ts``).
         """
-        return self.comparison._mime_data()  # noqa: SLF001 - it is shown as its comparison
+        data = self.comparison._mime_data()  # noqa: SLF001 - it is shown as its comparison
+        blocked = [
+            {"operation": call.operation_id, "what": one_line(call.what, 80), "step": one_line(call.step, 60)}
+            for call in self._own_blocked_calls()[:MOST]
+        ]
+        if not blocked:
+            return data
+        return {MIME: {**cast("dict[str, object]", data[MIME]), "what_if": {"run": self.run.id, "blocked": blocked}}}
 
 
 # --- rehearsal --------------------------------------------------------------------------------------------------------

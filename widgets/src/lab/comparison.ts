@@ -9,6 +9,7 @@ import { h } from "../shared/dom";
 import { containKeys } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { Differences, isDifference } from "./differences";
+import { blockedCalls, type WhatIfData, whatIfOf } from "./blocked";
 import "./comparison.css";
 
 const HTML = "text/html";
@@ -35,6 +36,8 @@ function comparisonClass(base: PanelClass, rendermime: RenderMime): new () => Re
       const data = { [HTML]: model.data[HTML] };
       await this.#html.renderModel({ ...model, data, metadata: model.metadata, trusted: model.trusted, setData: () => undefined });
       addNavigation(this.#html.node, frameCode(model.data[COMPARISON_MIME]));
+      const whatIf = whatIfOf(model.data[COMPARISON_MIME]);
+      if (whatIf !== null) addForm(this.#html.node, whatIf);
     }
   };
 }
@@ -54,6 +57,16 @@ export function addNavigation(comparison: HTMLElement, frame = ""): HTMLElement 
   if (first === null) comparison.before(bar);
   else first.before(bar);
   return bar;
+}
+
+/** Add the form for the results of blocked calls above the navigation, or above a comparison without differences. */
+function addForm(comparison: HTMLElement, whatIf: WhatIfData): void {
+  const root = comparison.parentElement ?? comparison;
+  const form = h("div", { class: "divebook db-blocked" }, blockedCalls(whatIf));
+  onThemeChange(form);
+  const bar = root.querySelector(".db-way");
+  if (bar === null) comparison.before(form);
+  else bar.before(form);
 }
 
 /** Return the line of Python that returns all places of the compared runs as a DataFrame. The ids come from a notebook and are checked. */

@@ -23,20 +23,21 @@ export function followLineLinks(tracker: Tracker, actions: CellRuns & CellCreati
       if (panel.node.contains(from)) void runTo(panel, from, actions);
     });
   };
-  const insert = (code: string, from: Element): void => {
+  const insert = (code: string, from: Element, isRun: boolean): void => {
     tracker.forEach((panel) => {
-      if (panel.node.contains(from)) insertCell(panel, code, from, actions);
+      if (panel.node.contains(from)) insertCell(panel, code, from, actions, isRun);
     });
   };
   provideNavigation({ go, read, rerun, insert });
 }
 
-/** Insert a cell with this code below the cell that contains an element, and put the cursor into it. */
-function insertCell({ content }: Panel, code: string, from: Element, actions: CellCreation): void {
+/** Insert a cell with this code below the cell that contains an element, and run it or put the cursor into it. */
+function insertCell({ content, sessionContext }: Panel, code: string, from: Element, actions: CellCreation, isRun: boolean): void {
   content.activeCellIndex = content.widgets.findIndex(({ node }) => node.contains(from));
   actions.insertBelow(content);
   content.activeCell?.model.sharedModel.setSource(code);
-  content.mode = "edit";
+  if (isRun) void actions.run(content, sessionContext);
+  else content.mode = "edit";
   void content.scrollToItem(content.activeCellIndex, "smart");
 }
 

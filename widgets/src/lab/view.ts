@@ -54,7 +54,7 @@ export function recordedRun(packedRun: PackedRun, recording: Recording, load: Lo
   const connection = {
     control: (): Promise<Ack> => Promise.resolve({ type: "ack", id: "", accepted: false, text: "this is a saved run" }),
   };
-  const step = replaySection(() => recordedHost, (at) => { model.setPosition(at); }, () => recording.header);
+  const step = replaySection(() => recordedHost, (at) => { model.setPosition(at); }, () => recording.header, true);
   model.on((change) => {
     if (change === "selection" && model.selected !== null) step.follow(model.spans.number(model.selected, "sequence"));
   });

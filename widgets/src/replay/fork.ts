@@ -1,5 +1,5 @@
-// Form for a fork at the position of a replay: what a fork repeats and about how much it costs, one change, and the Python
-// line that starts it. Starting a fork is left to a cell, which then contains the new run.
+// Form for a fork or a what-if at the position of a replay: what it repeats and about how much it costs, one change, and the
+// Python line that starts it. Starting it is left to a cell, which then contains the new run.
 
 import type { Header, StateView } from "../protocol";
 import { insertBelow, isInNotebook } from "../shared/celllinks";
@@ -7,6 +7,7 @@ import { copyButton } from "../shared/copy";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
 import { dollars, duration, formatCount, plural } from "../shared/format";
+import { python } from "../shared/python";
 import { oneLine } from "../shared/text";
 import { kindName } from "./badge";
 import { remainingAfter, type Log } from "./log";
@@ -16,6 +17,21 @@ const NANODOLLARS = 1e9; // per dollar
 const CHANGES = ["Nothing", "Variable", "Prompt", "Answer", "Model"] as const;
 type ChangeKind = (typeof CHANGES)[number];
 
+/** Kind of new run: a fork continues in earnest, a what-if only compares. */
+export type Mode = "fork" | "what-if";
+const TEXTS: Record<Mode, { title: string; about: string; method: string }> = {
+  fork: {
+    title: "Fork",
+    about: "The fork shares the events up to here and runs the rest again. This run does not change.",
+    method: "fork",
+  },
+  "what-if": {
+    title: "What-if",
+    about: "The what-if runs the rest again with the recorded results that still fit. Calls that change something outside are blocked. It compares both runs, and this run does not change.",
+    method: "what_if",
+  },
+};
+
 /** Data that the form needs about a run. */
 export interface ForkSource {
   run: Pick<Header, "execution_id">;
@@ -23,23 +39,28 @@ export interface ForkSource {
   stateAt: (sequence: number) => Promise<StateView>;
   /** Prompts of the workflow by step. */
   prompts: () => Promise<Record<string, string>>;
+  /** True if the run is saved in a file, and no kernel is connected. */
+  isSaved: boolean;
 }
 
-/** Form for a fork. It is hidden until a person opens it. */
+/** Form for a fork or a what-if. It is hidden until a person opens it. */
 export class ForkForm {
   readonly element = h("section", { class: "fork", "aria-label": "Fork", hidden: true });
   readonly #log: Log;
   readonly #source: ForkSource;
   readonly #title = h("strong", {});
+  readonly #about = h("span", { class: "hint" });
+  readonly #reason = h("p", { class: "hint", role: "note" });
   readonly #price = h("p", { class: "price", role: "status" });
   readonly #name = h("select", { "aria-label": "What to change" });
   readonly #before = h("pre", { class: "before", tabindex: 0, role: "group", "aria-label": "Before the change" });
   readonly #value = h("textarea", { rows: 3, spellcheck: "false", "aria-label": "New value" });
-  readonly #code = h("pre", { class: "line", tabindex: 0, role: "group", "aria-label": "Python line that starts the fork" });
+  readonly #code = h("pre", { class: "line", tabindex: 0, role: "group", "aria-label": "Python line that starts it" });
   readonly #fields = h("div", { class: "fields" });
   readonly #insert: HTMLButtonElement;
   readonly #choices: HTMLButtonElement[];
   #kind: ChangeKind = "Nothing";
+  #mode: Mode = "fork";
   #position = 0;
   #state: StateView | null = null;
   #end: StateView | null = null;
@@ -50,13 +71,12 @@ export class ForkForm {
     this.#source = source;
     this.#choices = CHANGES.map((kind) => button(kind, () => { this.#choose(kind); }, { class: "small" }));
     const choices = h("div", { class: "seg", role: "group", "aria-label": "Change" }, ...this.#choices);
-    const about = h("span", { class: "hint" }, "The fork shares the events up to here and runs the rest again. This run does not change.");
     const column = (label: string, field: HTMLElement): HTMLElement => h("div", {}, h("p", { class: "hint" }, label), field);
     this.#fields.append(h("div", {}, this.#name), h("div", { class: "two" }, column("Before", this.#before), column("After", this.#value)));
-    this.#insert = button("Fork in a new cell", () => { insertBelow(this.element, this.#line()); }, { class: "primary" });
+    this.#insert = button("", () => { insertBelow(this.element, this.#line()); }, { class: "primary" });
     const copy = copyButton(() => this.#line(), {}, "Copy the line");
     const close = button("Close", () => { this.element.hidden = true; onClose(); }, { class: "quiet" });
-    this.element.append(h("div", { class: "row" }, this.#title, about), h("div", { class: "row" }, h("span", { class: "hint" }, "Change"), choices), this.#fields, this.#code, h("div", { class: "row" }, this.#insert, copy, close, this.#price));
+    this.element.append(h("div", { class: "row" }, this.#title, this.#about), h("div", { class: "row" }, h("span", { class: "hint" }, "Change"), choices), this.#fields, this.#code, h("div", { class: "row" }, this.#insert, copy, close, this.#price), this.#reason);
     this.#name.addEventListener("change", () => { this.#fill(); });
     this.#value.addEventListener("input", () => { this.#showLine(); });
     this.element.addEventListener("keydown", (event) => {
@@ -65,9 +85,16 @@ export class ForkForm {
   }
 
   /** Open the form at a position, whose state may not be loaded yet. */
-  open(position: number, state: StateView | null): void {
+  open(position: number, state: StateView | null, mode: Mode = "fork"): void {
     this.element.hidden = false;
+    this.#mode = mode;
+    const { title, about } = TEXTS[mode];
+    this.element.setAttribute("aria-label", title);
+    setText(this.#about, about);
+    setText(this.#insert, `${title} in a new cell`);
     this.#insert.hidden = !isInNotebook(this.element);
+    setText(this.#reason, this.#reasonText());
+    this.#reason.hidden = this.#reason.textContent === "";
     const { stateAt, prompts } = this.#source;
     stateAt(this.#log.last).then((end) => {
       this.#end = end;
@@ -79,12 +106,24 @@ export class ForkForm {
     this.element.scrollIntoView({ block: "nearest" });
   }
 
+  /** Mode of the open form; null while it is closed. */
+  get mode(): Mode | null {
+    return this.element.hidden ? null : this.#mode;
+  }
+
+  /** Return why the run cannot be forked here without further steps; an empty text if it can. */
+  #reasonText(): string {
+    const { title } = TEXTS[this.#mode];
+    if (!isInNotebook(this.element)) return `${title} needs a kernel, and this page has none. Run the line in a notebook or in Python, with the store that has this run.`;
+    return this.#source.isSaved ? `This view was saved without its kernel. The new cell needs a running kernel, with the store that has this run.` : "";
+  }
+
   /** Show another position. A change that was typed stays, if its name exists there. */
   update(position: number, state: StateView | null): void {
     this.#position = position;
     this.#state = state;
     if (this.element.hidden) return;
-    setText(this.#title, `Fork at event ${formatCount(this.#log.sequenceAt(position))}`);
+    setText(this.#title, `${TEXTS[this.#mode].title} at event ${formatCount(this.#log.sequenceAt(position))}`);
     this.#enable();
     this.#fillNames();
     this.#showPrice();
@@ -163,7 +202,9 @@ export class ForkForm {
   #line(): string {
     const change = this.#change();
     const at = this.#log.sequenceAt(this.#position);
-    return `import divebook\ndivebook.show(${python(this.#source.run.execution_id)}).fork(${at}${change === "" ? "" : `, ${change}`})`;
+    let args = change === "" ? `${at}` : `${at}, ${change}`;
+    if (this.#mode === "what-if") args = `${change === "" ? "" : `${change}, `}at=${at}`;
+    return `import divebook\ndivebook.show(${python(this.#source.run.execution_id)}).${TEXTS[this.#mode].method}(${args})`;
   }
 
   #showLine(): void {
@@ -176,16 +217,7 @@ export class ForkForm {
     const parts = [...calls].map(([kind, count]) => plural(count, kindName(kind)));
     const cost = ((this.#end?.usage["cost"] ?? 0) - (this.#state?.usage["cost"] ?? 0)) / NANODOLLARS;
     const prices = [...(cost > 0 ? [dollars(cost)] : []), ...(parts.length > 0 ? [duration(micros)] : [])];
-    const repeats = parts.length === 0 ? "The recorded run made no call after this event." : `Runs again: ${parts.join(", ")}${prices.length > 0 ? `, about ${prices.join(" and ")}` : ""}.`;
+    const repeats = parts.length === 0 ? "The recorded run made no call after this event." : `${this.#mode === "fork" ? "Runs again" : "At most runs again"}: ${parts.join(", ")}${prices.length > 0 ? `, about ${prices.join(" and ")}` : ""}.`;
     this.#price.replaceChildren(h("strong", {}, `${plural(this.#log.sequenceAt(this.#position), "event")} shared.`), ` ${repeats}`);
   }
-}
-
-/** Return a JSON value as a Python literal. */
-function python(value: unknown): string {
-  if (value === null || value === undefined) return "None";
-  if (typeof value === "boolean") return value ? "True" : "False";
-  if (Array.isArray(value)) return `[${value.map(python).join(", ")}]`;
-  if (typeof value === "object") return `{${Object.entries(value).map(([name, part]) => `${JSON.stringify(name)}: ${python(part)}`).join(", ")}}`;
-  return JSON.stringify(value);
 }

@@ -14,7 +14,7 @@ import { moment } from "../shared/times";
 import { branchOf, eventName } from "../shared/words";
 import { EventList, nameOf, placeOf, textOf, timeOf } from "./events";
 import { Filter } from "./filter";
-import { ForkForm } from "./fork";
+import { ForkForm, type Mode } from "./fork";
 import { changes, isError, isModelCall, isQuestion, Log, stopsAt, type Breakpoint, type Entry } from "./log";
 import { Player } from "./player";
 import type { RequestMessages } from "./requestmessages";
@@ -66,10 +66,16 @@ export class Replay implements View {
   readonly #variable = h("select", { "aria-label": "Variable to go to" });
   readonly #message = h("span", { class: "hint", role: "status" });
   readonly #head = h("div", { class: "head row" });
-  readonly #forkButton = button("Fork from here", () => { this.#toggleFork(); }, { hidden: true, "aria-expanded": "false" });
+  readonly #forkButtons: Record<Mode, HTMLButtonElement> = {
+    fork: button("Fork from here", () => { this.#toggleFork("fork"); }, { hidden: true, "aria-expanded": "false" }),
+    "what-if": button("What-if from here", () => { this.#toggleFork("what-if"); }, { hidden: true, "aria-expanded": "false" }),
+  };
+
   readonly #loading = h("div", { class: "row filling", role: "status" });
   #why: WhyPanel | undefined;
   #fork: ForkForm | undefined;
+  /** Mode in which the form was opened last. */
+  #forkMode: Mode = "fork";
   /** Number of events of the whole log, some of which may still be loading. */
   #total = 0;
   #isComplete = false;
@@ -97,7 +103,7 @@ export class Replay implements View {
     const body = h("div", { class: "body" }, h("div", { class: "side" }, this.#filter.element, this.#list.element, this.#breakpoints()), this.#panel.element);
     this.element = h("section", { class: "divebook divebook-replay", "aria-label": "Replay" });
     this.#keys = keysList(this.element);
-    this.#head.append(h("span", { class: "actions row" }, this.#forkButton, this.#keys.button));
+    this.#head.append(h("span", { class: "actions row" }, this.#forkButtons["what-if"], this.#forkButtons.fork, this.#keys.button));
     this.element.append(this.#head, this.#controls(), this.#loading, this.#goToButtons(), this.#keys.element, ...(overview === undefined ? [] : [overview]), body);
     this.element.addEventListener("keydown", (event) => { this.#key(event); });
     this.#slider.addEventListener("input", () => { this.#slideTo(Number(this.#slider.value)); });
@@ -131,14 +137,14 @@ export class Replay implements View {
     this.#goToTarget();
   }
 
-  /** Show the run, with its name and status if no other view does (`isWhole`), and offer to fork it. */
-  showRun(run: Header, isWhole: boolean): void {
+  /** Show the run, with its name and status if no other view does (`isWhole`), and offer to fork it. `isSaved`: without a kernel. */
+  showRun(run: Header, isWhole: boolean, isSaved = false): void {
     if (this.#fork !== undefined) return;
     const prompts = async (): Promise<Record<string, string>> => promptsOf(await this.#host.eventAt(1));
     const stateAt = async (sequence: number): Promise<StateView> => this.#cache.get(sequence)?.state ?? this.#host.stateAt(sequence);
-    const source = { run, stateAt, prompts };
+    const source = { run, stateAt, prompts, isSaved };
     this.#fork = new ForkForm(this.#player.log, source, () => { this.#onForkClosed(); });
-    this.#forkButton.hidden = false;
+    for (const each of Object.values(this.#forkButtons)) each.hidden = false;
     this.element.append(this.#fork.element);
     if (!isWhole) return;
     const sign = (STATUS_SIGNS as Record<string, string>)[run.status] ?? "";
@@ -179,17 +185,23 @@ export class Replay implements View {
     this.#loading.replaceChildren(bar, h("span", {}, `${formatCount(length)} of ${formatCount(this.#total)} events loaded`));
   }
 
-  #toggleFork(): void {
+  /** Open the form in a mode, or close it if it is open in this mode. */
+  #toggleFork(mode: Mode): void {
     const fork = this.#fork;
     if (fork === undefined) return;
-    if (fork.element.hidden) fork.open(this.#player.position, this.#stateHere());
-    else fork.element.hidden = true;
-    this.#forkButton.setAttribute("aria-expanded", String(!fork.element.hidden));
+    this.#forkMode = mode;
+    if (fork.mode === mode) fork.element.hidden = true;
+    else fork.open(this.#player.position, this.#stateHere(), mode);
+    this.#showExpanded();
   }
 
   #onForkClosed(): void {
-    this.#forkButton.setAttribute("aria-expanded", "false");
-    this.#forkButton.focus();
+    this.#showExpanded();
+    this.#forkButtons[this.#forkMode].focus();
+  }
+
+  #showExpanded(): void {
+    for (const [mode, each] of Object.entries(this.#forkButtons)) each.setAttribute("aria-expanded", String(this.#fork?.mode === mode));
   }
 
   #stateHere(): StateView | null {

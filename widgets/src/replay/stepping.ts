@@ -20,9 +20,9 @@ export interface ReplaySection extends View {
 
 /**
  * Create the section. `createSource` creates the data source when it is first needed. `onPosition` is called with each
- * position, and with null while the section is closed.
+ * position, and with null while the section is closed. `isSaved` is true for a saved run without a kernel.
  */
-export function replaySection(createSource: () => ReplaySource, onPosition: (at: Position | null) => void, run: () => Header | null): ReplaySection {
+export function replaySection(createSource: () => ReplaySource, onPosition: (at: Position | null) => void, run: () => Header | null, isSaved = false): ReplaySection {
   const element = h("details", { class: "db-table db-stepping" }, h("summary", {}, "Replay"));
   let current: { replay: Replay; host: ReplaySource } | null = null;
 
@@ -34,7 +34,7 @@ export function replaySection(createSource: () => ReplaySource, onPosition: (at:
     current = { replay, host };
     element.append(replay.element);
     const header = run();
-    if (header !== null) replay.showRun(header, false);
+    if (header !== null) replay.showRun(header, false, isSaved);
     replay.go(Infinity);
     host.fill(replay).catch((error: unknown) => { replay.showError(String(error)); });
   }

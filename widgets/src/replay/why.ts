@@ -1,4 +1,4 @@
-// Causes of a value, as an indented chain from the value back to its inputs. Each line leads to its event.
+// Causes of a value, as an indented chain from the value back to its inputs, or as a graph. Each line leads to its event.
 
 import type { WhyLine } from "../protocol";
 import { h } from "../shared/dom";
@@ -6,9 +6,14 @@ import { button } from "../shared/element";
 import { formatCount } from "../shared/format";
 import { oneLine } from "../shared/text";
 import { kindBadge } from "./badge";
+import { causeGraph } from "./whygraph";
 
 const MOST_DEPTH = 12; // levels that are indented
 const SIGNS: Record<string, [string, string]> = { input: ["→", "input"], choice: ["?", "choice"], caught: ["✕", "failure"], again: ["↑", "shown above"] };
+
+type Display = "List" | "Graph";
+/** The display that a person chose last in this page. */
+let display: Display = "List";
 
 /** Return the causes of a value after an event. */
 export type WhyAt = (sequence: number, name: string) => Promise<WhyLine[]>;
@@ -48,14 +53,23 @@ export class WhyPanel {
   }
 
   #showLines(sequence: number, name: string, lines: WhyLine[]): void {
-    const rows = lines.map((line) => this.#row(line));
-    this.#show(titleOf(sequence, name, lines[0]?.value), h("ol", { class: "causes" }, ...rows));
+    const body = h("div", {});
+    const draw = (): void => {
+      const badge = (line: WhyLine): HTMLElement => badgeOf(line);
+      if (display === "Graph") body.replaceChildren(causeGraph(lines, badge, (event) => { this.#go(event); }));
+      else body.replaceChildren(h("ol", { class: "causes" }, ...lines.map((line) => this.#row(line))));
+      for (const choice of choices) choice.setAttribute("aria-pressed", String(choice.textContent === display));
+    };
+    const choices = (["List", "Graph"] as const).map((each) => button(each, () => { display = each; draw(); }, { class: "small" }));
+    draw();
+    const seg = h("div", { class: "seg display", role: "group", "aria-label": "Display of the causes" }, ...choices);
+    this.#show(titleOf(sequence, name, lines[0]?.value), ...(lines.length > 1 ? [seg] : []), body);
     this.element.parentElement?.scrollTo({ top: 0 }); // it is at the top of the panel
   }
 
-  #row({ depth, sequence, kind, operation, name, value, text }: WhyLine): HTMLElement {
-    const [sign, label] = SIGNS[kind] ?? ["", ""];
-    const badge = sign === "" ? kindBadge(operation) : h("span", { class: "sign", role: "img", "aria-label": label, title: label }, sign);
+  #row(line: WhyLine): HTMLElement {
+    const { depth, sequence, kind, name, value, text } = line;
+    const badge = badgeOf(line);
     const subject = name === "" ? [] : [h("strong", {}, name), value === "" ? "" : " = ", h("code", { dir: "auto" }, value), " "];
     const step = sequence === 0 ? h("span") : button("Go", () => { this.#go(sequence); }, { class: "quiet small", "aria-label": `Go to event ${formatCount(sequence)}` });
     const event = h("span", { class: "number" }, sequence === 0 ? "" : formatCount(sequence));
@@ -72,6 +86,12 @@ export class WhyPanel {
     this.element.hidden = true;
     if (this.#opener instanceof HTMLElement && this.#opener.isConnected) this.#opener.focus();
   }
+}
+
+/** Return the sign of a line: that of its kind, or of the kind of its call. */
+function badgeOf({ kind, operation }: WhyLine): HTMLElement {
+  const [sign, label] = SIGNS[kind] ?? ["", ""];
+  return sign === "" ? kindBadge(operation) : h("span", { class: "sign", role: "img", "aria-label": label, title: label }, sign);
 }
 
 function titleOf(sequence: number, name: string, value = ""): HTMLElement {

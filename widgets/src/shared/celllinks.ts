@@ -37,9 +37,16 @@ export function textOf(from: HTMLElement, cell: string): string | null {
   return request.text;
 }
 
-/** Insert a cell with this code below the cell of a view. The cell is not run. */
-export function insertBelow(from: HTMLElement, code: string): void {
-  from.dispatchEvent(new CustomEvent(INSERT_EVENT, { bubbles: true, detail: code }));
+/** Request for a new cell. */
+interface CellRequest {
+  code: string;
+  /** True if the cell is also run. */
+  isRun: boolean;
+}
+
+/** Insert a cell with this code below the cell of a view, and run it if asked to. */
+export function insertBelow(from: HTMLElement, code: string, isRun = false): void {
+  from.dispatchEvent(new CustomEvent<CellRequest>(INSERT_EVENT, { bubbles: true, detail: { code, isRun } }));
 }
 
 /**
@@ -63,8 +70,8 @@ export interface CellHandlers {
   read: (cell: string, from: Element) => string | null;
   /** Run the notebook up to the cell that contains an element. */
   rerun: (from: Element) => void;
-  /** Insert a cell with this code below the cell that contains an element. */
-  insert: (code: string, from: Element) => void;
+  /** Insert a cell with this code below the cell that contains an element, and run it if asked to. */
+  insert: (code: string, from: Element, isRun: boolean) => void;
 }
 
 /** Register the handlers of the extension. */
@@ -72,7 +79,10 @@ export function provideNavigation({ go, read, rerun: run, insert }: CellHandlers
   document.documentElement.dataset[PROVIDER] = "";
   document.addEventListener(GO_EVENT, (event) => { go((event as CustomEvent<CellLine>).detail, event.target as Element); });
   document.addEventListener(RERUN_EVENT, (event) => { run(event.target as Element); });
-  document.addEventListener(INSERT_EVENT, (event) => { insert((event as CustomEvent<string>).detail, event.target as Element); });
+  document.addEventListener(INSERT_EVENT, (event) => {
+    const { code, isRun } = (event as CustomEvent<CellRequest>).detail;
+    insert(code, event.target as Element, isRun);
+  });
   document.addEventListener(READ_EVENT, (event) => {
     const { detail } = event as CustomEvent<CellTextRequest>;
     detail.text = read(detail.cell, event.target as Element);

@@ -562,4 +562,12 @@ test("a fork says what it repeats and about what it costs, and its line has the 
   expect(document.querySelector(".fork .before")?.textContent).toBe("Sort ${inputs.x}");
   change('Say "so"');
   expect(line()).toContain('.fork(2, {"prompts": {"a": "Say \\"so\\""}})');
+  expect(document.querySelector(".fork [role=note]")?.textContent).toContain("needs a kernel, and this page has none");
+  press2("What-if from here");
+  expect(document.querySelector(".fork strong")?.textContent).toBe("What-if at event 2");
+  expect(line()).toContain('.what_if({"prompts": {"a": "Say \\"so\\""}}, at=2)');
+  press2("Nothing");
+  expect(line()).toBe('import divebook\ndivebook.show("exec_1").what_if(at=2)');
+  press2("What-if from here");
+  expect(document.querySelector<HTMLElement>(".fork")?.hidden).toBe(true);
 });
