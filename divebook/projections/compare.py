@@ -537,8 +537,11 @@ class Row:
 
     @property
     def blocked(self) -> bool:
-        """True if the call was not executed in one of the runs, because it has no recorded result."""
-        return any(side is not None and side.way == BLOCKED for side in (self.a, self.b))
+        """True if the call was not executed in the second run, because it has no recorded result there.
+
+        In the comparison of a what-if with the next one, which got a result for the call, the first run lacks it.
+        """
+        return self.b is not None and self.b.way == BLOCKED
 
     @property
     def present(self) -> OperationTree:

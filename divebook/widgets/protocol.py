@@ -308,7 +308,9 @@ class Hello(TypedDict):
 
 
 class Alive(TypedDict):
-    """Heartbeat of an open view. The kernel sends a `Welcome` if it has already removed the view."""
+    """Heartbeat of an open view. The kernel acknowledges it with an `Ack` that has the id of the view, or sends a
+    `Welcome` if it has already removed the view.
+    """
 
     type: Literal["alive"]
     view: str

@@ -176,6 +176,9 @@ class ViewModel:
                 # data again.
                 if self._audience.record_view(view):
                     self._greet(view, since, feed)
+                # Without an answer the page shows that the kernel does not answer, because it is busy or not connected.
+                else:
+                    self._reply(lambda: Ack(type="ack", id=view, accepted=True, text=""), urgent=False)
             # Each page of the view reports hosting, and repeats it. The callback runs once.
             case {"type": "hosted"}:
                 was_hosted = self.is_hosted

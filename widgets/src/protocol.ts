@@ -240,7 +240,7 @@ export interface Hello {
   since: number;
 }
 
-/** Heartbeat of an open view. The kernel sends a `Welcome` if it has already removed the view. */
+/** Heartbeat of an open view. The kernel acknowledges it with an `Ack` that has the id of the view, or sends a `Welcome` if it has already removed the view. */
 export interface Alive {
   type: "alive";
   view: string;

@@ -9,7 +9,7 @@ import { plural } from "../shared/format";
 import { isInNotebook, rerun } from "../shared/celllinks";
 import { keysList } from "../shared/keys";
 import type { Model } from "../shared/model";
-import { kernelStopped } from "../shared/words";
+import { KERNEL_SILENT, kernelStopped } from "../shared/words";
 import { moment } from "../shared/times";
 import { SIGNS } from "../timeline/kinds";
 import { actions } from "./actions";
@@ -64,17 +64,23 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
     const hasResume = isStopped(model) && isInNotebook(root);
     if (hasResume) notice.append(resume);
     else resume.remove();
-    const connectionText = { connecting: "connecting to the kernel …", connected: message, detached: stoppedText(model, hasResume) }[model.connected];
+    const connectionText = { connecting: "connecting to the kernel …", connected: message, silent: message || (model.isOver ? "" : KERNEL_SILENT), detached: stoppedText(model, hasResume) }[model.connected];
     const shownText = connectionText || pausedText(model) || completedText(model, hasFailed);
     setText(noticeText, shownText);
     notice.hidden = shownText === "";
     showStatus();
   }
 
+  /** Show the status. It is also known without a header, if the kernel stopped before the first message. */
   function showStatus(): void {
-    if (model.header === null) return;
-    const displayStatus = isStopped(model) ? "paused" : displayStatusOf(model.header);
-    setText(status, `${SIGNS[displayStatus] ?? ""} ${isStopped(model) ? "kernel stopped" : displayStatus}`);
+    const connectionStatus = connectionStatusOf(model);
+    if (model.header === null) {
+      setText(status, connectionStatus === "" ? "" : `${SIGNS["paused"] ?? ""} ${connectionStatus}`);
+      status.dataset["status"] = "paused";
+      return;
+    }
+    const displayStatus = connectionStatus !== "" ? "paused" : displayStatusOf(model.header);
+    setText(status, `${SIGNS[displayStatus] ?? ""} ${connectionStatus || displayStatus}`);
     status.dataset["status"] = displayStatus;
     status.title = displayStatus === "asleep" ? "It goes on by itself: a bar in the timeline says what it waits for." : "";
   }
@@ -160,6 +166,13 @@ function pythonOf(header: Header | null): string {
 /** Return true if the kernel that drove the run is gone, and the run has not ended. */
 function isStopped(model: Model): boolean {
   return model.connected === "detached" && model.header !== null && !model.isOver;
+}
+
+/** Return the status of a run that has not ended, if its kernel has stopped or does not answer; otherwise an empty text. */
+function connectionStatusOf(model: Model): string {
+  if (model.header !== null && model.isOver) return "";
+  if (model.connected === "detached") return "kernel stopped";
+  return model.connected === "silent" ? "does not answer" : "";
 }
 
 /** Return what is kept of a run whose kernel is gone, and how to continue it, unless a button does that. */

@@ -8,13 +8,14 @@ import { isHosted } from "../shared/channel";
 import { h, setText } from "../shared/dom";
 import { containKeys } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
-import { kernelStopped } from "../shared/words";
+import { KERNEL_SILENT, kernelStopped } from "../shared/words";
 import { InboxState, InboxChannel } from "./inbox";
 import "./inbox.css";
 
 const WORDS = {
   connecting: "connecting to the kernel …",
   connected: "",
+  silent: KERNEL_SILENT,
   detached: kernelStopped("continue."),
 };
 

@@ -8,7 +8,7 @@ import { button } from "../shared/element";
 import { containKeys } from "../shared/keys";
 import type { ConnectionStatus } from "../shared/model";
 import { onThemeChange } from "../shared/theme";
-import { kernelStopped } from "../shared/words";
+import { KERNEL_SILENT, kernelStopped } from "../shared/words";
 import "./offer.css";
 
 const DISCONNECTED_NOTICE = kernelStopped("choose here.");
@@ -76,10 +76,10 @@ function render({ model: wire, el }: RenderProps): () => void {
   }
 
   function show(): void {
-    const isDetached = connection.connected === "detached";
     const canChoose = !isChosen && connection.connected === "connected";
     for (const choiceButton of buttonList.querySelectorAll("button")) choiceButton.disabled = !canChoose;
-    setText(status, isDetached ? DISCONNECTED_NOTICE : notice);
+    const connectionText = { connecting: "", connected: "", silent: KERNEL_SILENT, detached: DISCONNECTED_NOTICE }[connection.connected];
+    setText(status, connectionText || notice);
   }
 
   containKeys(root);

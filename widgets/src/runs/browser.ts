@@ -13,7 +13,7 @@ import { dollars } from "../shared/format";
 import { containKeys } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { zone } from "../shared/times";
-import { kernelStopped } from "../shared/words";
+import { KERNEL_SILENT, kernelStopped } from "../shared/words";
 import { Bulk } from "./bulk";
 import { type ListQuery, type Command, RunsChannel, type RunsMessage } from "./channel";
 import { Filters } from "./filters";
@@ -24,6 +24,7 @@ const PAGE_SIZE = 50; // runs per request
 const WORDS = {
   connecting: "connecting to the kernel …",
   connected: "",
+  silent: KERNEL_SILENT,
   detached: kernelStopped("continue."),
 };
 

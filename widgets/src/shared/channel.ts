@@ -5,9 +5,10 @@ import type { ConnectionStatus } from "./model";
 
 // All in milliseconds, except the count.
 const HELLO_EVERY = 500;
-const HELLO_WHEN_DETACHED = 5_000;
-const HELLOS_BEFORE_DETACHED = 20;
+const HELLO_WHEN_SILENT = 5_000;
+const HELLOS_BEFORE_SILENT = 20;
 const RESEND_EVERY = 1_000;
+const UNANSWERED_BEFORE_SILENT = 2; // heartbeats; the kernel acknowledges each
 const ALIVE_EVERY = 10_000; // the kernel forgets views after much more: divebook/widgets/publisher.py
 
 /** Events of anywidget's model: a message, or a change of the comm, which means that the kernel that owned it is gone. */
@@ -64,7 +65,11 @@ export abstract class Channel<T extends KernelMessage> {
   #hasSentHosted = false;
   #helloTimer: ReturnType<typeof setInterval> | undefined;
   readonly #aliveTimer: ReturnType<typeof setInterval>;
+  /** Heartbeats since the last message from the kernel. */
+  #unanswered = 0;
   readonly #onMessage = (message: T | Ack): void => {
+    this.#unanswered = 0;
+    if (this.state.connected === "silent" && !this.isInHandshake) this.state.setConnected("connected");
     if (message.type === "ack") this.#resolve(message);
     else this.receive(message);
   };
@@ -84,6 +89,8 @@ export abstract class Channel<T extends KernelMessage> {
     this.#aliveTimer = setInterval(() => {
       if (this.state.connected === "detached") this.startHandshake();
       else if (!this.isInHandshake) {
+        if (this.#unanswered >= UNANSWERED_BEFORE_SILENT && this.state.connected === "connected") this.state.setConnected("silent");
+        this.#unanswered++;
         this.send({ type: "alive", view: this.view, feed: this.state.feed, since: this.state.last });
         this.#sendHosted();
       }
@@ -132,16 +139,19 @@ export abstract class Channel<T extends KernelMessage> {
     });
   }
 
-  /** Start the handshake: say hello until the kernel answers, less often once it counts as detached. */
+  /**
+   * Start the handshake: say hello until the kernel answers, less often once it counts as silent. Only a comm that is gone, or
+   * that cannot send, shows that the kernel has stopped: a busy kernel does not answer either.
+   */
   protected startHandshake(): void {
     if (this.isInHandshake) return;
     let hellos = 0;
     const hello = (): void => {
       this.send({ type: "hello", view: this.view, feed: this.state.feed, since: this.state.last });
-      if (++hellos !== HELLOS_BEFORE_DETACHED) return;
-      this.state.setConnected("detached");
+      if (++hellos !== HELLOS_BEFORE_SILENT) return;
+      if (this.state.connected !== "detached") this.state.setConnected("silent");
       clearInterval(this.#helloTimer);
-      this.#helloTimer = setInterval(hello, HELLO_WHEN_DETACHED);
+      this.#helloTimer = setInterval(hello, HELLO_WHEN_SILENT);
     };
     this.#helloTimer = setInterval(hello, HELLO_EVERY);
     hello();
@@ -151,6 +161,7 @@ export abstract class Channel<T extends KernelMessage> {
   protected endHandshake(): void {
     clearInterval(this.#helloTimer);
     this.#helloTimer = undefined;
+    this.#unanswered = 0;
     this.state.setConnected("connected");
     this.#sendHosted();
   }

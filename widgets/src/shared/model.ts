@@ -6,7 +6,8 @@ import { Spans } from "./spans";
 export type Change = "spans" | "header" | "failures" | "questions" | "graph" | "streams" | "selection" | "position" | "filter" | "view" | "connection";
 /** Tab of a run that called models. */
 export type RunTab = "chat" | "timeline";
-export type ConnectionStatus = "connecting" | "connected" | "detached";
+/** `silent`: the kernel does not answer, since it is busy or not connected. `detached`: it has stopped. */
+export type ConnectionStatus = "connecting" | "connected" | "silent" | "detached";
 
 const MOST_STREAM = 50_000; // characters
 

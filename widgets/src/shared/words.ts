@@ -27,6 +27,9 @@ export function isRollback(path: string): boolean {
   return path.startsWith("rollback-");
 }
 
+/** Notice of a view whose kernel exists, as far as is known, and does not answer. */
+export const KERNEL_SILENT = "The kernel does not answer: it is busy with a cell, or not connected. What you do here takes effect when it answers.";
+
 /** Return a notice that the kernel stopped. A new kernel has no state, so the notebook must run again for the `action`. */
 export function kernelStopped(action: string): string {
   return `The kernel stopped. Run the notebook up to this cell again to ${action}`;

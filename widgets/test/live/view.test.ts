@@ -16,6 +16,7 @@ const ROWS: Row[] = [
 let page: HTMLElement;
 let heard: ToKernel[];
 let say: (message: ToBrowser) => void;
+let lose: () => void;
 let end: () => void;
 
 beforeEach(() => {
@@ -24,13 +25,15 @@ beforeEach(() => {
   document.body.append(page);
   heard = [];
   const listeners = new Set<(message: ToBrowser) => void>();
+  const losses = new Set<() => void>();
   const wire = {
     get: () => ({}),
     send: (message: ToKernel) => heard.push(message),
-    on: (name: string, listener: (message: ToBrowser) => void) => name === "msg:custom" && listeners.add(listener),
+    on: (name: string, listener: (message?: ToBrowser) => void) => (name === "msg:custom" ? listeners.add(listener) : losses.add(listener)),
     off: (_: string, listener: (message: ToBrowser) => void) => listeners.delete(listener),
   };
   say = (message) => { listeners.forEach((listener) => { listener(message); }); };
+  lose = () => { losses.forEach((listener) => { listener(); }); };
   end = live.render({ model: wire, el: page } as unknown as Parameters<typeof live.render>[0]);
 });
 
@@ -123,7 +126,7 @@ test("until the kernel answers the view says that it connects, and buttons wait"
 test("a kernel that is gone is told of, with the way on", () => {
   begin();
   say({ type: "delta", feed: "feed", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, failures: null, questions: [], streamed: [] });
-  vi.advanceTimersByTime(20_000);
+  lose();
   expect(shown(".db-status")).toBe("‖ kernel stopped");
   expect(shown(".db-notice")).toBe("The kernel stopped. Run the notebook up to this cell again to continue, or: %dive resume exec_1. What is done is kept.");
   expect(buttonsOf(".db-notice")).toEqual([]);
@@ -136,17 +139,32 @@ test("where a page can run cells, a run whose kernel is gone has a button that c
   const step = { step: "classify", done: 58, total: 60, failed: 0, failed_open: 0, running: true, left_us: null, at_us: 0, spread: [] };
   begin({ header: { ...HEADER, progress: [step] } });
   say(delta([], { after: 99, last: 100 }));
-  vi.advanceTimersByTime(20_000);
+  lose();
   expect(shown(".db-notice > span")).toBe("The kernel stopped. 58 of 60 are kept.");
   buttonOf(find(".db-notice"), "Resume").click();
   expect(rerun).toHaveBeenCalledOnce();
   delete document.documentElement.dataset["divebookGuide"];
 });
 
+test("a kernel that does not answer is not said to have stopped", () => {
+  begin({ header: { ...HEADER, live: true } });
+  say(delta([], { after: 99, last: 100 }));
+  vi.advanceTimersByTime(20_000);
+  expect(shown(".db-status")).toBe("‖ does not answer");
+  expect(shown(".db-notice > span")).toContain("busy with a cell, or not connected");
+  begin({ header: { ...HEADER, live: true } });
+  expect(shown(".db-status")).toBe("▸ running");
+});
+
+test("a kernel that stopped before its first message is said to have stopped", () => {
+  lose();
+  expect(shown(".db-status")).toBe("‖ kernel stopped");
+});
+
 test("a run that had ended before its kernel stopped offers nothing", () => {
   begin({ header: { ...HEADER, status: "completed", live: false, ended_us: 9_000_000 } });
   say(delta([], { after: 99, last: 100, header: { ...HEADER, status: "completed", live: false, ended_us: 9_000_000 } }));
-  vi.advanceTimersByTime(20_000);
+  lose();
   expect([shown(".db-status"), shown(".db-notice > span")]).toEqual(["✓ completed", "The kernel stopped. The run had ended before."]);
 });
 
@@ -170,7 +188,7 @@ test("a run that has ended asks nothing until it is resumed", () => {
 test("the questions of a kernel that is gone say how to answer them", () => {
   begin({ questions: [question({ interrupt_id: "ask_7", kind: "confirmation" })] });
   say({ type: "delta", feed: "feed", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, failures: null, questions: [], streamed: [] });
-  vi.advanceTimersByTime(20_000);
+  lose();
   expect(shown(".card .status")).toContain("%dive answer ask_7 ANSWER");
   expect(buttonOf(page, "Approve").getAttribute("aria-disabled")).toBe("true");
 });

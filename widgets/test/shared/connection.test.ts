@@ -67,11 +67,32 @@ test("a welcome for another view is not ours", () => {
   expect(model.connected).toBe("connecting");
 });
 
-test("a kernel that does not answer for long is detached, and may come back", () => {
+test("a kernel that does not answer for long is silent and not stopped, and may come back", () => {
   vi.advanceTimersByTime(20_000);
-  expect(model.connected).toBe("detached");
+  expect(model.connected).toBe("silent");
   greet();
   expect(model.connected).toBe("connected");
+});
+
+test("a kernel that leaves heartbeats unanswered is silent until its next message", () => {
+  greet();
+  const acknowledge = (): void => { kernel.say({ type: "ack", id: kernel.view(), accepted: true, text: "" }); };
+  for (let beat = 0; beat < 5; beat++) {
+    vi.advanceTimersByTime(10_000);
+    acknowledge();
+  }
+  expect(model.connected).toBe("connected");
+  vi.advanceTimersByTime(30_000);
+  expect(model.connected).toBe("silent");
+  acknowledge();
+  expect(model.connected).toBe("connected");
+});
+
+test("a kernel that has stopped stays stopped, however long it does not answer", () => {
+  greet();
+  kernel.lose();
+  vi.advanceTimersByTime(60_000);
+  expect(model.connected).toBe("detached");
 });
 
 test("a gap leads to another hello from the last known event", () => {
