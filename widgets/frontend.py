@@ -56,7 +56,7 @@ def sources_digest() -> str:
 
 
 def _sources() -> Iterator[Path]:
-    yield from (HERE / name for name in ("build.mjs", "package-lock.json", "tsconfig.json"))
+    yield from (HERE / name for name in ("build.mjs", "budgets.json", "package-lock.json", "tsconfig.json"))
     yield VERSION
     yield from sorted(path for path in (HERE / "src").rglob("*") if path.is_file())
 

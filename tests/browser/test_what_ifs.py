@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.browser.test_files import BOOK, PREPARED
+
 PAY = """\
 @divebook.action("Test.Pay")
 def pay(amount: int) -> dict:
@@ -18,7 +20,12 @@ Steps:
   - {Name: tell, Script: "f'paid {state.payment} for {state.price}'", Store: receipt}
 """
 WHY = "%dive why receipt $run.id"
-VIEWS = {"replay": "run.replay()", "compare": "%dive compare $run.id $other.id", "runs": "%dive runs"}
+VIEWS = {
+    "replay": "run.replay()",
+    "compare": "%dive compare $run.id $other.id",
+    "runs": "%dive runs",
+    "files": "repair = %dive run repair --new --background",
+}
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +76,28 @@ def test_causes_are_a_graph_and_one_click_leads_to_an_event(lab, looks):
     assert "what_if(at=" in notebook.cell(5).locator(".jp-InputArea").inner_text()
 
 
-def test_views_show_their_states_in_forced_colours(lab):
-    cells = [PAY, FLOW, "run = %dive run order", "other = %dive run order amount=4"]
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_views_show_their_states_in_forced_colours(lab, scheme):
+    cells = [PAY, FLOW, PREPARED, BOOK, "run = %dive run order", "other = %dive run order amount=4"]
     notebook = lab(*cells, *VIEWS.values())
     for cell in range(1, 1 + len(cells) + len(VIEWS)):
         notebook.run_through(cell)
-    notebook.page.emulate_media(forced_colors="active")
+    places = dict(zip(VIEWS, range(1 + len(cells), 1 + len(cells) + len(VIEWS)), strict=True))
+    replay = notebook.output(places["replay"])
+    replay.get_by_role("button", name="One event forward").click()
+    notebook.output(places["files"]).get_by_text("Changed files (3)").wait_for()
+    notebook.page.emulate_media(forced_colors="active", color_scheme=scheme)
     try:
-        for number, name in enumerate(VIEWS, 1 + len(cells)):
-            notebook.shot(f"forced-{name}", notebook.output(number))
-        replay = notebook.output(5)
-        # A pressed button and a chosen row differ from the others by more than their background, which is replaced.
-        row = replay.locator(".rows [aria-selected=true], .events [aria-current=true], [aria-selected=true]").first
-        assert row.evaluate("(node) => getComputedStyle(node).outlineStyle + getComputedStyle(node).borderStyle") != "nonenone"
+        notebook.page.wait_for_timeout(500)  # canvases are drawn again with the colours of the person
+        for name, place in places.items():
+            notebook.shot(f"forced-{name}-{scheme}", notebook.output(place))
+        # Backgrounds are replaced, so what is chosen has a line.
+        for chosen in ("[role=option][aria-selected=true]", "[role=tab][aria-selected=true]"):
+            style = replay.locator(chosen).first.evaluate("(node) => getComputedStyle(node).outlineStyle")
+            assert style == "solid"
+        ink, paper = replay.locator(".divebook-replay").evaluate(
+            "(view) => ['color', 'backgroundColor'].map((name) => getComputedStyle(view)[name])"
+        )
+        assert ink != paper
     finally:
-        notebook.page.emulate_media(forced_colors="none")
+        notebook.page.emulate_media(forced_colors="none", color_scheme="light")

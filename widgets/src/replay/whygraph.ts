@@ -27,16 +27,11 @@ export interface Node {
 /** Return the nodes of a chain, the explained value first. */
 export function nodesOf(lines: readonly WhyLine[]): Node[] {
   const nodes: Node[] = [];
-  const byKey = new Map<string, Node>();
   const path: Node[] = [];
   for (const line of lines) {
-    const key = `${line.sequence} ${line.name}`;
-    const known = line.kind === "again" ? byKey.get(key) : undefined;
+    const known = line.kind === "again" ? nodes.find((node) => isSame(node.line, line)) : undefined;
     const node = known ?? { line, causes: [], column: 0, y: 0 };
-    if (known === undefined) {
-      nodes.push(node);
-      if (line.name !== "") byKey.set(key, node);
-    }
+    if (known === undefined) nodes.push(node);
     const parent = path[line.depth - 1];
     if (parent !== undefined && parent !== node && !parent.causes.includes(node)) parent.causes.push(node);
     path.length = line.depth;
@@ -44,6 +39,11 @@ export function nodesOf(lines: readonly WhyLine[]): Node[] {
   }
   place(nodes);
   return nodes;
+}
+
+/** Return true if a line refers to the value of an earlier line: "price: see above". */
+function isSame({ sequence, name }: WhyLine, later: WhyLine): boolean {
+  return sequence === later.sequence && name !== "" && (later.name === name || later.text.startsWith(`${name}:`));
 }
 
 /** Set the column and the row of each node. */

@@ -4,13 +4,30 @@ import { COLOUR_NAMES } from "../constants";
 
 // Properties of the style sheet after `--db-`. The last two are in theme.css: a mixed colour, and the share of a fill in its tint.
 const COLOURS = [...COLOUR_NAMES, "hover", "tint"];
+const FORCED = "(forced-colors: active)";
 // Milliseconds after which the colours are compared again. Style sheets may arrive after the theme change without an event.
 const RECHECK_AFTER = [100, 400, 1_500, 4_000];
 
 /** Return the current colours, keyed by the property name after `--db-`. */
 export function paletteOf(element: Element): Record<string, string> {
   const style = getComputedStyle(element);
-  return Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--db-${name}`).trim()]));
+  const palette = Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--db-${name}`).trim()]));
+  return matchMedia(FORCED).matches ? resolveColours(palette, element) : palette;
+}
+
+/** Replace the names of system colours by their values. A canvas would take the names for those of another theme. */
+function resolveColours(palette: Record<string, string>, element: Element): Record<string, string> {
+  const probe = document.createElement("span");
+  probe.hidden = true;
+  probe.style.setProperty("forced-color-adjust", "none");
+  element.append(probe);
+  const resolved = Object.fromEntries(Object.entries(palette).map(([name, value]) => {
+    probe.style.color = "";
+    probe.style.color = value;
+    return [name, probe.style.color === "" ? value : getComputedStyle(probe).color]; // the share of a tint is no colour
+  }));
+  probe.remove();
+  return resolved;
 }
 
 /**
@@ -18,7 +35,7 @@ export function paletteOf(element: Element): Record<string, string> {
  * stops this. Also keep the class `db-dark` of `root` up to date.
  */
 export function onThemeChange(root: HTMLElement, onChange: () => void = () => undefined): () => void {
-  const media = matchMedia("(prefers-color-scheme: dark)");
+  const media = [matchMedia("(prefers-color-scheme: dark)"), matchMedia(FORCED)];
   let colours = "";
   let timers: ReturnType<typeof setTimeout>[] = [];
   const update = (isForced: boolean): void => {
@@ -35,7 +52,7 @@ export function onThemeChange(root: HTMLElement, onChange: () => void = () => un
   };
   const observer = new MutationObserver(updateNowAndLater);
   observer.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class", "data-theme"] });
-  media.addEventListener("change", updateNowAndLater);
+  media.forEach((one) => { one.addEventListener("change", updateNowAndLater); });
   const onLoad = ({ target }: Event): void => {
     if (target instanceof HTMLLinkElement) updateNowAndLater();
   };
@@ -45,7 +62,7 @@ export function onThemeChange(root: HTMLElement, onChange: () => void = () => un
     timers.forEach(clearTimeout);
     observer.disconnect();
     document.removeEventListener("load", onLoad, true);
-    media.removeEventListener("change", updateNowAndLater);
+    media.forEach((one) => { one.removeEventListener("change", updateNowAndLater); });
   };
 }
 

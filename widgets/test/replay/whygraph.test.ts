@@ -6,7 +6,7 @@ import { causeGraph, nodesOf } from "../../src/replay/whygraph";
 
 const line = (depth: number, sequence: number, name: string, kind = "set"): WhyLine => ({ depth, sequence, kind, operation: "", name, value: `"${name}"`, text: `step ${name}` });
 // total is made from a and b, and b from a.
-const CHAIN = [line(0, 9, "total"), line(1, 4, "a"), line(2, 0, "inputs.x", "input"), line(1, 6, "b"), line(2, 4, "a", "again")];
+const CHAIN = [line(0, 9, "total"), line(1, 4, "a"), line(2, 0, "inputs.x", "input"), line(1, 6, "b"), { ...line(2, 4, "", "again"), text: "a: see above (event 4)" }];
 
 test("a value that occurs again is one node, in the column after all that was made from it", () => {
   const nodes = nodesOf(CHAIN);
