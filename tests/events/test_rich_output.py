@@ -1,8 +1,11 @@
 """Results that notebooks display as an image or as HTML: recorded as such, shown in views and saved, and never run."""
 
 import base64
+import random
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from typing import Any
 
 import pandas as pd
@@ -173,3 +176,27 @@ def test_a_run_that_makes_a_figure_completes_and_its_report_and_its_saved_form_h
     assert f'src="{address}"' in run._repr_html_()
     saved = CleanRun(run, [*run.history()], Redactor()).recording(events=100, texts=100)
     assert [view["text"] for view in saved["variables"]] == [address]
+
+
+class LargeImage:
+    def _repr_png_(self):
+        return PNG + LARGE
+
+
+LARGE = random.Random(1).randbytes(200_000)
+
+
+def test_a_large_image_is_a_data_reference_in_the_log_and_stored_once(tmp_path):
+    """The events have the reference only, so that reading a log and following it do not load the image."""
+    draw = divebook.action("Test.Draw", idempotent=True)(LargeImage)
+    steps = [Step(name, action="Test.Draw", store=name) for name in ("figure", "copy")]
+    path = tmp_path / "images.db"
+    with Environment(store=path, workflows=[Workflow("w", steps)], actions=[draw]) as environment:
+        run = environment.start("w").wait(60)
+        assert (run.status, run.variables["copy"].content) == ("completed", PNG + LARGE)
+    with closing(sqlite3.connect(path)) as database:
+        (events,) = database.execute("select sum(length(data)) from events").fetchone()
+        blobs = [size for (size,) in database.execute("select length(data) from blobs")]
+    assert events < 20_000
+    assert len(blobs) == 1
+    assert blobs[0] >= len(LARGE)
