@@ -341,13 +341,13 @@ def svg(timeline: Timeline, title: str = "Timeline") -> str:
     scale = _Scale(timeline)
     height = bottom + FOOT
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+    frame = f'x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONTS}" font-size="11">',
         f"<title>{_text(title, 200)}</title>",
         f"<style>@media (prefers-color-scheme:dark){{{_dark_rules()}}}</style>",
-        f'<rect class="paper" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8" fill="{PAPER}"/>',
-        f'<rect class="line" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8" fill="none" '
-        f'stroke="{LINE}"/>',
+        f'<rect class="paper" {frame} fill="{PAPER}"/>',
+        f'<rect class="line" {frame} fill="none" stroke="{LINE}"/>',
         *_axis(scale, bottom),
         *_drawn_folds(scale, bottom),
     ]
@@ -362,9 +362,8 @@ def _dark_rules() -> str:
     """
     rules = [f".{name}{{{attribute}:{COLOURS[name].dark}}}" for name, attribute in _THEMES.items()]
     for name in {*STATUS_COLOURS.values(), *TYPE_COLOURS.values(), OTHER_COLOUR}:
-        for fill in (name, f"{name}-text"):
-            if COLOURS[fill].light != COLOURS[fill].dark:
-                rules.append(f".{fill}{{fill:{COLOURS[fill].dark}}}")
+        fills = [fill for fill in (name, f"{name}-text") if COLOURS[fill].light != COLOURS[fill].dark]
+        rules += [f".{fill}{{fill:{COLOURS[fill].dark}}}" for fill in fills]
     return "".join(sorted(rules))
 
 
@@ -392,29 +391,28 @@ class _Scale:
 
     def x(self, moment: int | None) -> float:
         end = min(self.ended if moment is None else moment, self.ended)
-        unfolded = end - self.started
+        offset = end - self.started
         width = 0.0
         for fold in self.folds:
             # The part of the fold before the moment: all of it, a share of it, or nothing.
             part = min(max(end - fold.started_us, 0), fold.took_us)
-            unfolded -= part
+            offset -= part
             width += self.fold_width * part / fold.took_us
-        return LEFT + unfolded * self._factor + width
+        return LEFT + offset * self._factor + width
 
     def ticks(self) -> list[tuple[float, str]]:
         """Return the positions and labels of the ticks: at round intervals of the time from the start without the
         folds.
         """
         distance = _distance(self.extent)
-        ticks = []
-        for moment in range(0, self.extent + 1, distance):
-            label = tick_label(moment, distance, self.extent) if moment else "0"
-            ticks.append((self.x(self._real(moment)), label))
-        return ticks
+        return [
+            (self.x(self._real(offset)), tick_label(offset, distance, self.extent) if offset else "0")
+            for offset in range(0, self.extent + 1, distance)
+        ]
 
-    def _real(self, unfolded: int) -> int:
+    def _real(self, offset: int) -> int:
         """Return the moment of a time that does not count the folds."""
-        moment = self.started + unfolded
+        moment = self.started + offset
         for fold in self.folds:
             # A tick exactly at a fold stands at its beginning.
             if moment > fold.started_us:
@@ -477,15 +475,15 @@ def _tops(lanes: Sequence[Lane]) -> tuple[list[int], int]:
 
 def _axis(scale: _Scale, bottom: int) -> list[str]:
     parts = []
-    # The words below the folds; the labels of ticks leave them free.
+    # The words below the folds; the labels of ticks keep clear of them.
     words = [(x - 4, x + scale.fold_width + 4) for x in (scale.x(fold.started_us) for fold in scale.folds)]
     for number, (x, label) in enumerate(scale.ticks()):
         # The first label begins at its tick and the last one ends there, so that they stay inside the picture.
         anchor = "start" if number == 0 else "middle" if x < WIDTH - RIGHT - 20 else "end"
         half = len(label) * CHARACTER / 2
-        left = x if anchor == "start" else x - half if anchor == "middle" else x - 2 * half
+        start_x = x if anchor == "start" else x - half if anchor == "middle" else x - 2 * half
         parts.append(f'<path class="line" d="M{x:.1f} {TOP - 6}V{bottom}" stroke="{LINE}" stroke-width="1"/>')
-        if not any(left < end and left + 2 * half > begin for begin, end in words):
+        if not any(start_x < end and start_x + 2 * half > begin for begin, end in words):
             text = f'text-anchor="{anchor}" fill="{LIGHT["soft"]}">{label}</text>'
             parts.append(f'<text class="soft" x="{x:.1f}" y="{bottom + 12}" {text}')
     return parts
@@ -494,19 +492,19 @@ def _axis(scale: _Scale, bottom: int) -> list[str]:
 def _drawn_folds(scale: _Scale, bottom: int) -> Iterator[str]:
     """Yield the folds: hatched, between two broken lines as of a torn picture, with the reason and length below."""
     for fold in scale.folds:
-        left = scale.x(fold.started_us)
-        right = left + scale.fold_width
+        start_x = scale.x(fold.started_us)
+        end_x = start_x + scale.fold_width
         took = _length(fold.took_us // MICROSECONDS)
         label = f"{fold.reason} {took}" if scale.fold_width == FOLD_WIDTH else took
         yield f"<g><title>{fold.reason} {took}</title>"
         lines = "".join(
-            f"M{x:.1f} {bottom}L{min(x + 14, right):.1f} {TOP - 6}" for x in _steps_between(left, right - 6, 12)
+            f"M{x:.1f} {bottom}L{min(x + 14, end_x):.1f} {TOP - 6}" for x in _steps_between(start_x, end_x - 6, 12)
         )
         yield f'<path class="wait" d="{lines}" stroke="{LIGHT["wait"]}" stroke-opacity=".35" fill="none"/>'
-        for edge in (left, right):
+        for edge in (start_x, end_x):
             teeth = "".join(f"l{'3' if turn % 2 else '-3'} 5" for turn in range((bottom - TOP + 6) // 5))
             yield f'<path class="edge" d="M{edge + 1.5:.1f} {TOP - 6}{teeth}" stroke="{LIGHT["edge"]}" fill="none"/>'
-        middle = (left + right) / 2
+        middle = (start_x + end_x) / 2
         text = f'text-anchor="middle" fill="{INK}">{label}</text>'
         yield f'<text class="ink" x="{middle:.1f}" y="{bottom + 12}" {text}</g>'
 
@@ -526,7 +524,9 @@ def _length(whole: int) -> str:
 
 
 def _lane(lane: Lane, top: int, scale: _Scale) -> list[str]:
-    parts = [f'<text class="ink" x="12" y="{top + 14}" fill="{INK}">{_text(branch_name(lane.path) or lane.path, 15)}</text>']
+    parts = [
+        f'<text class="ink" x="12" y="{top + 14}" fill="{INK}">{_text(branch_name(lane.path) or lane.path, 15)}</text>'
+    ]
     steps = [bar for bar in lane.bars if bar.row == 0]
     # A label beside a bar may extend to the next step, at most to the edge of the picture.
     ends = [scale.x(bar.span.started_us) for bar in steps[1:]]

@@ -17,7 +17,7 @@ def test_the_cell_of_a_step_has_the_results_and_names_of_its_items():
 
 def test_the_results_of_items_are_redacted():
     each = Each(TICKETS[:1], as_="ticket")
-    step = Step("classify", each=each, script="'{\"password\": \"hunter2hunter2\"}'")
+    step = Step("classify", each=each, script='\'{"password": "hunter2hunter2"}\'')
     run = ended(Workflow("label", [step]))
     (row,) = report_of(run, run.history()).rows
     assert "hunter2" not in row[-1]

@@ -1,6 +1,7 @@
 """Where bars lie, and that their picture is harmless and well formed."""
 
 import base64
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -118,7 +119,14 @@ def test_a_hostile_name_is_text():
         layout([span(name=hostile, ended=10_000), span(name=hostile, status="failed", error=hostile)]), hostile
     )
     root = ET.fromstring(picture)
-    assert {element.tag.removeprefix(SVG) for element in root.iter()} == {"svg", "title", "style", "rect", "path", "text"}
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} == {
+        "svg",
+        "title",
+        "style",
+        "rect",
+        "path",
+        "text",
+    }
     assert not set("\x00\x1b\u202e") & set(picture)
     assert root[0].tag == f"{SVG}title"
 
@@ -181,7 +189,7 @@ def test_short_waits_and_work_are_not_folded():
 
 def test_folds_of_a_forged_recording_do_not_overlap():
     folds = waited(("waited", 5_000_000, 3 * DAY), ("paused", 6_000_000, DAY), ("stopped", 2 * DAY, None)).folds
-    assert all(one.ended_us <= other.started_us for one, other in zip(folds, folds[1:], strict=False))
+    assert all(one.ended_us <= other.started_us for one, other in pairwise(folds))
     svg(waited(("waited", -DAY, 9 * DAY), ("asleep", DAY, DAY)))
 
 

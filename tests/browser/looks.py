@@ -22,7 +22,8 @@ window.looks ??= (() => {
     `<${node.localName} class="${node.getAttribute("class") ?? ""}"> ${node.textContent.trim().slice(0, 60)}`;
   const hasText = (node) => [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim() !== "");
 
-  const tables = ".db-list, .divebook-graph > .scroll, .causegraph, :has(> .dataframe), :has(> * > .dataframe)"; // worth scrolling
+  // What is worth scrolling.
+  const tables = ".db-list, .divebook-graph > .scroll, .causegraph, :has(> .dataframe), :has(> * > .dataframe)";
   const tells = "[title], [aria-expanded]"; // where the pointer rests on it, or once it is unfolded
 
   // What stands out of its place, is cut off without a sign, or has to be scrolled sideways though it is no table.

@@ -24,7 +24,7 @@ VIEWS = {
     "replay": "run.replay()",
     "compare": "%dive compare $run.id $other.id",
     "runs": "%dive runs",
-    "files": "repair = %dive run repair --new --background",
+    "files": "repair = %dive run repair --new",
 }
 
 
@@ -80,8 +80,9 @@ def test_causes_are_a_graph_and_one_click_leads_to_an_event(lab, looks):
 def test_views_show_their_states_in_forced_colours(lab, scheme):
     cells = [PAY, FLOW, PREPARED, BOOK, "run = %dive run order", "other = %dive run order amount=4"]
     notebook = lab(*cells, *VIEWS.values())
-    for cell in range(1, 1 + len(cells) + len(VIEWS)):
+    for cell in range(1, len(cells) + len(VIEWS)):
         notebook.run_through(cell)
+    notebook.run(len(cells) + len(VIEWS))  # asks which files to apply, and waits
     places = dict(zip(VIEWS, range(1 + len(cells), 1 + len(cells) + len(VIEWS)), strict=True))
     replay = notebook.output(places["replay"])
     replay.get_by_role("button", name="One event forward").click()
