@@ -16,7 +16,7 @@ const CALLS_PER_PIXEL = 1.5; // fewer calls in view are drawn as single bars
 const LEAST_FAILED = 3; // height in pixels of a failure among thousands of calls
 const MOST_OUTLIERS = 32;
 const OUTLIER_FACTOR = 5; // an outlier takes at least this many times as long as the median
-const STEPS_PER_DOUBLING = 4; // of the histogram of durations, from which the median is estimated
+const MOST_DURATION = 2 ** 31 - 1; // microseconds; longer calls count as that long in the histogram of durations
 const KINDS = PRIORITY.length;
 
 /** Calls of one column of the area, for the tooltip. */
@@ -31,7 +31,8 @@ export interface Column {
 class BandCounts {
   /** Changes of the number of calls by column and colour; summed up from the left they are the numbers. */
   readonly changes: Int32Array;
-  readonly durations = new Int32Array(64 * STEPS_PER_DOUBLING);
+  /** Histogram of the durations by their two highest bits, from which the median is estimated. */
+  readonly durations = new Int32Array(64);
   slowest: { id: number; took: number }[] = [];
   calls = 0;
   #counts: Int32Array | null = null;
@@ -45,7 +46,9 @@ class BandCounts {
     this.changes[from] = (this.changes[from] ?? 0) + 1;
     this.changes[until] = (this.changes[until] ?? 0) - 1;
     this.calls++;
-    const step = Math.floor(Math.log2(took + 1) * STEPS_PER_DOUBLING);
+    const whole = Math.min(MOST_DURATION, took) | 1;
+    const highest = 31 - Math.clz32(whole);
+    const step = 2 * highest + ((whole >> Math.max(0, highest - 1)) & 1);
     this.durations[step] = (this.durations[step] ?? 0) + 1;
     if (this.slowest.length < MOST_OUTLIERS || took > (this.slowest[0]?.took ?? 0)) this.#addSlow(id, took);
   }
@@ -82,7 +85,7 @@ class BandCounts {
   get outliers(): number[] {
     let below = 0;
     const step = this.durations.findIndex((count) => (below += count) * 2 >= this.calls);
-    const median = 2 ** (step / STEPS_PER_DOUBLING);
+    const median = 2 ** (step >> 1) * (step % 2 === 0 ? 1 : 1.5); // the least duration with these two bits
     return this.slowest.filter(({ took }) => took >= median * OUTLIER_FACTOR).map(({ id }) => id).reverse();
   }
 }
@@ -97,6 +100,8 @@ interface Region {
 /** The bands of one drawing that are aggregated. */
 export class Aggregates {
   readonly #bands = new Map<number, BandCounts>();
+  /** The same by the index of the band: the loop over all spans is faster with an array. */
+  readonly #byIndex: (BandCounts | undefined)[] = [];
   readonly #outlierBars: { id: number; left: number; right: number; top: number }[] = [];
   readonly #edge: number;
 
@@ -108,28 +113,37 @@ export class Aggregates {
     this.#edge = labelsWidth(width);
     if (layout.isExpanded || spans.total < LEAST_DENSE) return; // all lanes are shown because a person asked for them
     const calls = new Int32Array(layout.bands.length);
+    const { band: bands, lane: lanes, isParent } = layout;
     spans.within(map.toReal(viewport.from), map.toReal(viewport.to), (id) => {
-      const band = layout.band[id] ?? 0;
-      if (layout.lane[id] !== 0 && layout.isParent[id] !== 1) calls[band] = (calls[band] ?? 0) + 1;
+      const band = bands[id] ?? 0;
+      if (lanes[id] !== 0 && isParent[id] !== 1) calls[band] = (calls[band] ?? 0) + 1;
     });
     const limit = Math.max(LEAST_DENSE, (width - this.#edge) * CALLS_PER_PIXEL);
     const columns = Math.max(1, Math.ceil((width - this.#edge) / COLUMN));
-    calls.forEach((count, band) => { if (count > limit) this.#bands.set(band, new BandCounts(columns)); });
+    calls.forEach((count, band) => {
+      if (count <= limit) return;
+      const counts = new BandCounts(columns);
+      this.#bands.set(band, counts);
+      this.#byIndex[band] = counts;
+    });
   }
 
   /** Return true if the calls of a span's band are aggregated. */
   has(id: number): boolean {
-    return this.#bands.size > 0 && this.scene.layout.lane[id] !== 0 && this.#bands.has(this.scene.layout.band[id] ?? 0);
+    const { lane, band } = this.scene.layout;
+    return this.#byIndex.length > 0 && lane[id] !== 0 && this.#byIndex[band[id] ?? 0] !== undefined;
   }
 
   /** Count a call between two horizontal positions. Spans that contain others are not counted beside them. */
   add(id: number, left: number, right: number): void {
     const { spans, layout, now } = this.scene;
-    const counts = this.#bands.get(layout.band[id] ?? 0);
+    const counts = this.#byIndex[layout.band[id] ?? 0];
     if (counts === undefined || layout.isParent[id] === 1) return;
-    const column = (x: number): number => Math.max(0, Math.min(counts.columns - 1, Math.floor((x - this.#edge) / COLUMN)));
+    const most = counts.columns - 1;
+    const first = Math.max(0, Math.min(most, Math.floor((left - this.#edge) / COLUMN)));
+    const last = Math.max(0, Math.min(most, Math.floor((right - this.#edge) / COLUMN)));
     const took = spans.endOf(id, now) - spans.startOf(id);
-    counts.add(id, column(left), column(right), this.dense.colour(id, this.scene.isMatch(id)), Math.max(0, took));
+    counts.add(id, first, last, this.dense.colour(id, this.scene.isMatch(id)), Math.max(0, took));
   }
 
   /** Draw the areas and the outliers. */

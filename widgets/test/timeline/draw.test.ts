@@ -88,10 +88,10 @@ test("where a replay stands is a line from the axis down, and nothing without on
   expect([line(250_000), line(null)]).toEqual([[LABELS + 250 - 1], []]);
 });
 
-/** 6,000 calls in 20 lanes; each takes 3 ms, number 100 takes 400 ms, and number 200 has failed. */
-const THOUSANDS = Array.from({ length: 6000 }, (_, id): Row => {
-  const start = Math.floor(id / 20) * 3200;
-  const took = id === 100 ? 400_000 : 3000;
+/** 2,400 calls in 20 lanes; each takes 7 ms, number 100 takes 400 ms, and number 200 has failed. */
+const THOUSANDS = Array.from({ length: 2400 }, (_, id): Row => {
+  const start = Math.floor(id / 20) * 8000;
+  const took = id === 100 ? 400_000 : 7000;
   return { id, kind: "operation", type: "action_execution", label: `Call ${id}`, start, end: Math.min(999_000, start + took), step: "a", status: id === 200 ? "failed" : "completed" };
 });
 
@@ -103,11 +103,11 @@ test("thousands of calls are an area, with failures in it and the slowest calls 
   expect(shapes.some(({ colour }) => colour === "failed")).toBe(true);
   const column = drawn.aggregates.at(LABELS + 500, 120);
   expect(column).toMatchObject({ failed: 0 });
-  expect(column !== null && "calls" in column && column.calls).toBeGreaterThan(20);
+  expect(column !== null && "calls" in column && column.calls).toBeGreaterThanOrEqual(20);
 });
 
 test("single calls are drawn again where few are in view", () => {
   const { shapes, drawn } = painted(THOUSANDS, null, 50_000);
-  expect(shapes.filter(({ colour, wide }) => colour === "action-tint" && wide > 50).length).toBeGreaterThan(100);
+  expect(shapes.filter(({ colour, wide }) => colour === "action-tint" && wide > 50).length).toBeGreaterThan(40);
   expect(drawn.aggregates.at(LABELS + 500, 120)).toBeNull();
 });
