@@ -78,7 +78,7 @@ def test_causes_are_a_graph_and_one_click_leads_to_an_event(lab, looks):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_views_show_their_states_in_forced_colours(lab, scheme):
-    cells = [PAY, FLOW, PREPARED, BOOK, "run = %dive run order", "other = %dive run order amount=4"]
+    cells = [PREPARED, PAY, FLOW, BOOK, "run = %dive run order", "other = %dive run order amount=4"]
     notebook = lab(*cells, *VIEWS.values())
     for cell in range(1, len(cells) + len(VIEWS)):
         notebook.run_through(cell)
