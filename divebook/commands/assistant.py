@@ -100,9 +100,9 @@ def divebook_runs(
     `store` is the file of a store, relative to the folder of the Jupyter server; the default is that of this folder.
     """
     with _opened(store) as environment:
-        filters = {"workflow": workflow, "status": status}
+        filters: dict[str, Any] = {"workflow": workflow, "status": status}
         query = list_runs(_call(environment), limit=limit, **{name: each for name, each in filters.items() if each})
-        data = dict(runs_data(query))
+        data: dict[str, Any] = {**runs_data(query)}
         if content:
             return dict(_safe(data, environment, *(run["id"] for run in data["runs"])))
         return {**data, "runs": [_without(run, _CONTENT_OF_RUNS) for run in data["runs"]]}
@@ -120,7 +120,7 @@ def divebook_show(
     """
     with _opened(store) as environment:
         found = environment.run_of(run)
-        data = dict(shown_run_data(ShownRun(found)))
+        data: dict[str, Any] = {**shown_run_data(ShownRun(found))}
         if content:
             return dict(_safe(data, environment, found.id))
         return {
@@ -162,7 +162,7 @@ def divebook_why(
     """
     with _opened(store) as environment:
         found = environment.run_of(run)
-        data = dict(provenance_data(found.why(variable, at)))
+        data: dict[str, Any] = {**provenance_data(found.why(variable, at))}
         if content:
             return dict(_safe(data, environment, found.id))
         origins = [_without(origin, frozenset({"value"})) for origin in data["origins"]]
@@ -177,7 +177,7 @@ def divebook_compare(
 ) -> dict[str, Any]:
     """Compare two or more runs of one workflow: the places that differ. With `content` also how they differ."""
     with _opened(store) as environment:
-        data = dict(comparison_data(compared(environment, *runs)))
+        data: dict[str, Any] = {**comparison_data(compared(environment, *runs))}
         if content:
             return dict(_safe(data, environment, *runs))
         return {**data, "differences": [_without(each, frozenset({"text"})) for each in data["differences"]]}

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict
 
 from divebook.commands.command import DEFINE, SHELL, Invocation, command, option, word
 from divebook.errors import SetupError
@@ -28,7 +28,9 @@ FIRST = "01_quickstart.ipynb"
 PATTERNS = ("[0-9]*.ipynb", "example_sundial-*.dist-info/*")
 """Files of the tutorial: the notebooks, and a package that the first one examines."""
 _PACKAGE = Path(__file__).parents[1]
-COPIED, UNCHANGED, KEPT = "copied", "unchanged", "kept"
+COPIED: Final = "copied"
+UNCHANGED: Final = "unchanged"
+KEPT: Final = "kept"
 
 
 class TutorialFile(TypedDict):
