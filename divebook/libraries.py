@@ -47,7 +47,7 @@ def install_command(module: str) -> str:
 
 
 def explain_missing() -> None:
-    """Let failed imports of libraries in code of divebook say how to install them. Idempotent."""
+    """Add the finder that explains failed imports of libraries in code of divebook. Idempotent."""
     if not any(type(each).__name__ == _MissingLibraries.__name__ for each in sys.meta_path):
         sys.meta_path.append(_MissingLibraries())
 
@@ -99,14 +99,14 @@ def _declared_command(module: str) -> str:
     # Loading importlib.metadata takes 20 ms; only a failed import needs it.
     from importlib.metadata import PackageNotFoundError, requires
 
-    wanted = _distribution_of(module)
+    distribution = _distribution_of(module)
     try:
         declared = requires(_PACKAGE) or []
     except PackageNotFoundError:  # a copy of the package on the path, without metadata
         return ""
     for requirement in declared:
         parts: Any = _REQUIREMENT.match(requirement)
-        if _normal(parts["name"]) != _normal(wanted) or parts["extra"] in _FOR_DEVELOPERS:
+        if _normal(parts["name"]) != _normal(distribution) or parts["extra"] in _FOR_DEVELOPERS:
             continue
         if parts["extra"]:
             return f"pip install '{_PACKAGE}[{parts['extra']}]'"

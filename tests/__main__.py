@@ -114,7 +114,6 @@ WITH_LOWEST = (
     "tests/agents/test_prices.py",
     "tests/analysis/test_frames.py",
     "tests/cli/test_run.py",
-    "tests/commands/test_json.py",
     "tests/config/test_merge.py",
     "tests/definitions/test_json_schemas.py",
     "tests/engine/test_checkpoint.py",

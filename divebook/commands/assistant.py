@@ -119,10 +119,10 @@ def divebook_show(
     `run` is an id or the beginning of one. With `content` also the values, errors and texts of questions.
     """
     with _opened(store) as environment:
-        found = environment.run_of(run)
-        data: dict[str, Any] = {**shown_run_data(ShownRun(found))}
+        handle = environment.run_of(run)
+        data: dict[str, Any] = {**shown_run_data(ShownRun(handle))}
         if content:
-            return dict(_safe(data, environment, found.id))
+            return dict(_safe(data, environment, handle.id))
         return {
             **_without(data, _CONTENT_OF_RUN),
             "paths": [_without(path, _CONTENT_OF_PATHS) for path in data["paths"]],
@@ -161,10 +161,10 @@ def divebook_why(
     end of the run. With `content` also the values and a text.
     """
     with _opened(store) as environment:
-        found = environment.run_of(run)
-        data: dict[str, Any] = {**provenance_data(found.why(variable, at))}
+        handle = environment.run_of(run)
+        data: dict[str, Any] = {**provenance_data(handle.why(variable, at))}
         if content:
-            return dict(_safe(data, environment, found.id))
+            return dict(_safe(data, environment, handle.id))
         origins = [_without(origin, frozenset({"value"})) for origin in data["origins"]]
         return {"name": data["name"], "at": data["at"], "origins": origins}
 
@@ -194,7 +194,7 @@ def divebook_what_if_plan(
     definitions: str | None = None,
     store: str | None = None,
 ) -> dict[str, Any]:
-    """Plan a what-if: which recorded calls of a run would be reused with one change, which would be live, at what cost.
+    """Return the plan of a what-if: the recorded calls that one change would reuse, the live ones, and their cost.
 
     Nothing is called or run. Name one change: inputs or variables by name, prompts by step, or a model. `definitions`
     is YAML or JSON text with the agents of the workflow, which the log does not have.
@@ -232,7 +232,7 @@ def divebook_check_definition(text: str) -> dict[str, Any]:
 
 
 def divebook_help(key: str) -> str:
-    """Explain a key of definitions, such as Ask, Each, Retry or Prompt: its meaning and type, with an example."""
+    """Return the meaning and type of a key of definitions, such as Ask, Each or Prompt, with an example."""
     from divebook.definitions.schema import help_about
 
     return help_about(key)

@@ -49,9 +49,9 @@ def skill() -> str:
     """Return the text of ``SKILL.md``."""
     from divebook.definitions.schema import TABLES
 
-    others = ", ".join(f"`{label}`" for label in TABLES if label not in PARTS)
+    other_parts = ", ".join(f"`{label}`" for label in TABLES if label not in PARTS)
     text = _TEMPLATE.read_text(encoding="utf-8")
-    filled = {"COMMANDS": "\n".join(_command_lines()), "OTHER_PARTS": others, "KEYS": "\n".join(_key_lines())}
+    filled = {"COMMANDS": "\n".join(_command_lines()), "OTHER_PARTS": other_parts, "KEYS": "\n".join(_key_lines())}
     text = re.sub(r"^(COMMANDS|KEYS)$|\b(OTHER_PARTS)\b", lambda match: filled[match[0]], text, flags=re.MULTILINE)
     return text.rstrip() + "\n"
 
@@ -87,7 +87,7 @@ def _key_lines() -> Iterator[str]:
 
 def llms(pages: Path) -> str:
     """Return the text of ``llms.txt`` for the pages in a folder: a list of links with titles and descriptions."""
-    found: dict[str, list[str]] = {folder: [] for folder in SECTIONS}
+    links_of: dict[str, list[str]] = {folder: [] for folder in SECTIONS}
     for path in sorted([*pages.rglob("*.md"), *pages.rglob("*.ipynb")]):
         place = path.relative_to(pages)
         if path.name == "README.md" or place.parts[0] not in {*SECTIONS, place.name}:
@@ -95,9 +95,9 @@ def llms(pages: Path) -> str:
         folder = "reference" if place.name in _REFERENCE_AT_TOP else "/".join(place.parts[:-1])
         title, description = _title_and_description(path)
         link = place.with_suffix(".html").as_posix()
-        if title and folder in found:
-            found[folder].append(f"- [{title}]({link})" + (f": {description}" if description else ""))
-    sections = (f"## {SECTIONS[folder]}\n\n" + "\n".join(lines) + "\n" for folder, lines in found.items() if lines)
+        if title and folder in links_of:
+            links_of[folder].append(f"- [{title}]({link})" + (f": {description}" if description else ""))
+    sections = (f"## {SECTIONS[folder]}\n\n" + "\n".join(lines) + "\n" for folder, lines in links_of.items() if lines)
     return "\n".join([HEAD, *sections])
 
 

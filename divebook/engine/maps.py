@@ -50,8 +50,8 @@ class PersistentMap(Mapping[K, V_co]):
     _root: _Node
     _length: int
 
-    def __init__(self, entries: Mapping[K, V_co] | Iterable[tuple[K, V_co]] = (), /, **named: V_co) -> None:
-        flat: dict[Any, Any] = dict(entries, **named)
+    def __init__(self, entries: Mapping[K, V_co] | Iterable[tuple[K, V_co]] = (), /, **keywords: V_co) -> None:
+        flat: dict[Any, Any] = dict(entries, **keywords)
         self._length = len(flat)
         self._root = flat if len(flat) <= _LEAF else _split(flat, 0)
 
@@ -125,10 +125,10 @@ class PersistentMap(Mapping[K, V_co]):
         return self._of(rest, length)
 
     def update(
-        self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), /, **named: Any
+        self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), /, **keywords: Any
     ) -> PersistentMap[Any, Any]:
         """Return a mapping with other entries added or replaced."""
-        added = dict(entries, **named)
+        added = dict(entries, **keywords)
         if len(added) > _LEAF or type(self._root) is dict:
             return PersistentMap({**self._flat(), **added}) if added else self
         new: PersistentMap[Any, Any] = self

@@ -77,6 +77,7 @@ OF_THE_STORE = (
     "doctor",
     "doctor flows.yaml",
     "version",
+    "tutorial lessons --no-open",
 )
 
 
