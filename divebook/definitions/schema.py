@@ -546,7 +546,7 @@ TABLES: dict[str, Table] = {table.label: table for table in tuple(globals().valu
 INTRODUCTION = """\
 # Every key of a definition
 
-Made from the table that reads definitions: `divebook keys --markdown > notebooks/KEYS.md` writes this page anew, and a
+Made from the table that reads definitions: `divebook keys --markdown > notebooks/KEYS.md` writes this page again, and a
 test compares them. Every key can be written in snake case as well (`max_tokens`). `divebook keys Step` and
 `%dive keys Step` show one part.
 

@@ -260,8 +260,8 @@ class Table:
         name, and a problem if it has no effect.
         """
         if snake_case(node.text) in map(snake_case, key.formerly):
-            message = f"{node.text} is called {key.name} now"
-            hint = f"write {key.name}; the former name is still read"
+            message = f"{node.text} was renamed to {key.name}"
+            hint = f"write {key.name}; the old name still works"
             reading.add(message, node.start, place, key=node.text, hint=hint, severity="warning")
         if key.ignored:
             message = f"{key.name} has no effect"
@@ -343,7 +343,7 @@ def kind_of(node: Node) -> str:
     if node.value is None:
         return "nothing"
     shown = node.text if len(node.text) <= 40 else f"{node.text[:37]}..."
-    return f"the text {shown!r}" if isinstance(node.value, str) else shown
+    return f"the string {shown!r}" if isinstance(node.value, str) else shown
 
 
 def nodes_of(value: Any, depth: int = 0) -> Node:
@@ -632,14 +632,14 @@ class Text(Plain):
     @property
     def holds(self) -> str:
         """Description of the valid strings for the page of all keys: "a text", or the choices such as "one of a, b"."""
-        return f"one of {', '.join(self.choices)}" if self.choices else "a text"
+        return f"one of {', '.join(self.choices)}" if self.choices else "a string"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the string that a node contains. If it is not a valid string, add a problem to `reading` and return
         `INVALID`.
         """
         if not isinstance(node, Scalar):
-            return mismatch("a text", node, place, reading, self.hint)
+            return mismatch("a string", node, place, reading, self.hint)
         text = node.text.strip() if self.trimmed else node.text
         # An empty string means that the key is not set.
         is_wrong = bool(self.choices and text) and text not in self.choices
@@ -720,7 +720,7 @@ class Number(Plain):
         """Description of the valid values for the page of all keys, such as "a whole number"."""
         if self.range.unit:
             return _A_DURATION
-        return "a whole number" if self.range.is_whole else "a number"
+        return "an integer" if self.range.is_whole else "a number"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the number that a node contains. If it is not a number in the range, add a problem to `reading` and
@@ -878,7 +878,7 @@ class MappingOf(Plain):
 class OneOrMore(Plain):
     """Kind of values: a list of strings, or a single string in place of a list with one item."""
 
-    holds = "a text, or a list of texts"
+    holds = "a string, or a list of strings"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the strings that a node contains as a list, also if the node is a single string."""
@@ -894,7 +894,7 @@ class OneOrMore(Plain):
 class Texts:
     """Kind of values: a list of strings."""
 
-    holds = "a list of texts"
+    holds = "a list of strings"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the strings of a list node as a tuple. If it is not a list, add a problem to `reading` and return
@@ -903,13 +903,13 @@ class Texts:
         if not isinstance(node, SequenceNode):
             # The hint is right only for a single word: "Tools: fetch" -> "write [fetch]".
             hint = f"write [{node.text}]" if isinstance(node, Scalar) and re.fullmatch(r"[\w.-]+", node.text) else None
-            return mismatch("a list of texts", node, place, reading, hint)
+            return mismatch("a list of strings", node, place, reading, hint)
         return tuple(self._item(item, (*place, index), reading) for index, item in enumerate(node.items))
 
     def _item(self, node: Node, place: Place, reading: Reading) -> Any:
         reading.locate(place, node.start, node.start)
         if isinstance(node, Scalar) and node.value is None:
-            return mismatch("a text", node, place, reading)
+            return mismatch("a string", node, place, reading)
         return Text().read(node, place, reading)
 
     def write(self, value: Any) -> Any:
@@ -1095,8 +1095,8 @@ _KINDS: Mapping[Any, Kind] = {
     Any: Anything(),
     tuple[str, ...]: Texts(),
     Mapping[str, Any]: MappingOf(Anything(), "a mapping"),
-    Mapping[str, str]: MappingOf(Text(), "a mapping of texts"),
-    Mapping[str, Sequence[str]]: MappingOf(OneOrMore(), "a mapping of texts"),
+    Mapping[str, str]: MappingOf(Text(), "a mapping of strings"),
+    Mapping[str, Sequence[str]]: MappingOf(OneOrMore(), "a mapping of strings"),
 }
 
 
