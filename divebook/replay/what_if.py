@@ -117,7 +117,7 @@ class WhatIf(Shown):
         """
         blocked = [call for call in self.calls if call.way == BLOCKED and call.step and " of " not in call.step]
         if not results or len(results) > len(blocked):
-            raise SetupError(f"give takes one result for each blocked call: 1 to {len(blocked)}, not {len(results)}")
+            raise SetupError(f"give takes one result per blocked call: 1 to {len(blocked)}, not {len(results)}")
         change = {call.operation_id: result for call, result in zip(blocked, results, strict=False)}
         return self.run.what_if({"results": change})
 
@@ -127,7 +127,7 @@ class WhatIf(Shown):
 
     def __repr__(self) -> str:
         tally = self.tally
-        text = f"{tally.served} served, {tally.live} live, {tally.blocked} blocked, {tally.unused} unused"
+        text = f"{tally.served} replayed, {tally.live} live, {tally.blocked} blocked, {tally.unused} unused"
         return f"<what-if {self.run.id} of {self.source}: {self.run.status}, {text}>"
 
     def report(self) -> Report:
@@ -135,7 +135,7 @@ class WhatIf(Shown):
         calls = tuple(Text(line, "faint") for line in _calls(self.calls))
         hint: Line = ("Give the blocked calls a result: ", Text(".give(RESULT)", "code")) if self.blocked else ""
         lines = (*_head(self), *([hint] if hint else []))
-        section = Section("calls that were not answered from the log", (Paragraph(calls),), is_open=False)
+        section = Section("calls that were not replayed from the log", (Paragraph(calls),), is_open=False)
         return Report(blocks=(Paragraph(lines), *self.comparison.report().blocks, *([section] if calls else [])))
 
     def _mime_data(self) -> dict[str, object]:
@@ -521,7 +521,7 @@ def _named_change(change: Change) -> Iterator[str]:
 
 def _counted(what_if: WhatIf) -> str:
     tally = what_if.tally
-    parts = [f"{tally.served:,} served from the log", f"{tally.live:,} live", f"{tally.blocked:,} blocked"]
+    parts = [f"{tally.served:,} replayed from the log", f"{tally.live:,} live", f"{tally.blocked:,} blocked"]
     parts += [f"{tally.computed:,} computed"] if tally.computed else []
     parts += [f"{plural(tally.skipped, 'sleep')} skipped"] if tally.skipped else []
     parts += [f"{plural(tally.unused, 'recorded result')} unused"]
@@ -548,7 +548,7 @@ def _calls(calls: Sequence[UnreusedCall]) -> Iterator[str]:
         times = f" {len(sequences):,} times" if len(sequences) > 1 else ""
         yield f"{way}: {what}{times}, step {step} ({'from ' if times else ''}event {sequences[0]:,})"
     if len(groups) > MOST:
-        yield f"and {plural(sum(map(len, [*groups.values()][MOST:])), 'more call')}: .calls has all"
+        yield f"and {plural(sum(map(len, [*groups.values()][MOST:])), 'more call')}: .calls lists all"
 
 
 class RepeatedWhatIf(Shown, list[WhatIf]):
