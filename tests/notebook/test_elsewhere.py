@@ -58,7 +58,7 @@ def test_a_cell_lists_what_waits_and_says_who_is_there(cell, session):
         cell("%dive enqueue add n=3 --key once --on-conflict refuse")
     (row,) = cell("%dive queue")[0].to_dict("records")
     assert (row["queue"], row["execution_id"], row["key"], row["due"].year) == ("default", run.id, "once", 2099)
-    assert row["why"] == "nobody there can run it"
+    assert row["why"] == "no running worker can run it"
     with Worker(session.environment):
         frame, told = cell("%dive queue")
         assert "default; drives 0 of 8" in told
@@ -69,7 +69,7 @@ def test_a_cell_lists_what_waits_and_says_who_is_there(cell, session):
     ("option", "told"),
     [
         ("--priority high", "--priority must be an integer, not 'high'"),
-        ("--at tomorrow", "--at 'tomorrow' is no time; write --at 2026-05-01T08:00"),
+        ("--at tomorrow", "--at 'tomorrow' is not a time; write --at 2026-05-01T08:00"),
     ],
 )
 def test_what_makes_no_sense_of_a_queue_is_said(cell, option, told):

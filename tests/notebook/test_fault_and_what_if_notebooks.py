@@ -62,7 +62,7 @@ def test_what_came_out_right_becomes_a_test_that_passes_anywhere(executed):
 
 
 def test_a_line_that_would_come_to_something_else_is_told(executed):
-    told = "date.today() gives another time whenever the function runs again"
+    told = "date.today() returns another time whenever the function runs again"
     assert told in shown(executed, "from datetime import date")
     assert told in shown(executed, "divebook.definitions.lint")
 

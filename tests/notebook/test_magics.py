@@ -318,7 +318,7 @@ def test_a_run_that_waits_fails_its_cell_only_if_that_is_asked_for(cell):
         ("inbox ask_1", UsageError, "%dive inbox takes no words, found 'ask_1'"),
         ("show exec_1 exec_2", UsageError, "unexpected 'exec_2' after %dive show"),
         ("recover exec_1 --all", SetupError, "takes a run or --all, not both"),
-        ("answer ask_1 two words", UsageError, "unexpected 'words' after %dive answer; put texts with spaces"),
+        ("answer ask_1 two words", UsageError, "unexpected 'words' after %dive answer; put strings with spaces"),
         ("help run runs", UsageError, "unexpected 'runs' after %dive help"),
     ],
 )
