@@ -196,7 +196,7 @@ def test_a_damaged_execution_is_looked_up_as_far_as_it_is_sound_and_not_carried_
         execution = world.run_of(execution_id)
         assert "event 3 of execution" in str(execution.internals.damage)
         assert [event.sequence for event in execution.history()] == [1, 2]
-        assert "error: the log is damaged; this is what its first 2 events say. event 3" in str(execution)
+        assert "error: the log is damaged; this report covers its first 2 events. event 3" in str(execution)
         assert world.inbox() == []
         for use in (execution.resume, execution.cancel):
             with pytest.raises(CorruptStoreError, match="event 3"):

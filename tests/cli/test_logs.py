@@ -96,7 +96,7 @@ def test_of_a_damaged_log_the_sound_beginning_is_shown(divebook, damaged):
     assert shown.exit_code == 1
     assert "hello: ▸ running" in shown.stdout
     assert "execution_started" in shown.stdout
-    assert "this is what its first 4 events say" in shown.stdout
+    assert "this report covers its first 4 events" in shown.stdout
     assert re.search(r"events? 5( to \d+)? of execution", shown.stdout)
     told = json.loads(divebook("show", damaged, "--json", "--events").stdout)
     assert (len(told["events"]), "is damaged" in told["damage"]) == (4, True)
@@ -145,7 +145,7 @@ def test_the_sound_beginning_of_a_damaged_file_is_shown(divebook, folder, execut
     shown = divebook("show", "log.jsonl", "--events")
     assert shown.exit_code == 1
     assert "hello: ▸ running" in shown.stdout
-    assert "this is what its first 3 events say" in shown.stdout
+    assert "this report covers its first 3 events" in shown.stdout
     assert "line 4: the file breaks off here" in shown.stdout
     told = json.loads(divebook("show", "log.jsonl", "--json", "--events").stdout)
     assert (len(told["events"]), "breaks off" in told["damage"]) == (3, True)

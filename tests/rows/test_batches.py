@@ -359,7 +359,7 @@ def test_an_agent_that_cannot_be_asked_so_says_why(environment, agent, told, mon
 
 
 def test_only_agents_are_asked_in_batches(environment):
-    with pytest.raises(SetupError, match="batch=True is for agents"):
+    with pytest.raises(SetupError, match="batch=True is only for agents"):
         mapped(environment, FRAME, len, batch=True)
 
 
@@ -374,6 +374,6 @@ def test_a_batch_of_a_model_without_a_price_cannot_have_its_cost_bounded(environ
     rows = mapped(
         environment, FRAME, agent, prompt=PROMPT, parameters={"kind": "praise"}, batch=True, bounds={"max_cost": 1}
     )
-    with pytest.raises(ExecutionError, match="no price is known"):
+    with pytest.raises(ExecutionError, match="the price of this model is unknown"):
         rows.wait()
     assert not server.batches

@@ -54,7 +54,7 @@ def boss(**more):
         ([boss(tools=[odd])], DefinitionError, '(?s)agent boss.*tool "odd" cannot be shown to a model'),
         ([boss(model="opena:gpt-6")], SetupError, "agent boss: no provider .*'opena'.*did you mean openai:gpt-6"),
         ([boss(model="acme:m")], SetupError, "agent boss: no provider .*'acme'.*such as openai:m"),
-        ([boss(model="recorded:exec_none")], SetupError, "agent boss: recorded:exec_none names a run that is not"),
+        ([boss(model="recorded:exec_none")], SetupError, "agent boss: recorded:exec_none names a run that does not"),
         (
             [boss(subordinates=["worker"]), Agent("worker", tools=["serve"])],
             NotFoundError,

@@ -230,7 +230,7 @@ def test_what_moves_here_is_not_renamed(store):
 def test_events_that_make_no_sense_together_become_no_fork(store):
     odd = [*log(2, TWO), event(3, catalog.PathCompleted("step"), TWO, path="nowhere")]
     found = replace(read_lines(exported(store, TWO)), events=odd)
-    with pytest.raises(InvalidEventError, match=r"its state cannot be rebuilt: .* as a picture"):
+    with pytest.raises(InvalidEventError, match=r"its state cannot be rebuilt: .* as a read-only snapshot"):
         import_(found, store, as_fork=True)
 
 

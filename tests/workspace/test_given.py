@@ -35,7 +35,9 @@ def test_one_text_is_not_taken_for_a_list_of_its_letters(tmp_path, name):
 @pytest.mark.parametrize("key", ["exclude", "packages", "hosts"])
 def test_nor_is_one_of_a_definition(key):
     kind = {"exclude": "local", "packages": "virtualenv", "hosts": "docker"}[key]
-    with pytest.raises(DefinitionError, match=f"{key.capitalize()} of workspace app is one text: 'abc'"):
+    with pytest.raises(
+        DefinitionError, match=f"{key.capitalize()} of workspace app must be a list, not the string 'abc'"
+    ):
         WorkspaceDefinition("app", kind=kind, image="i" if kind == "docker" else None, **{key: "abc"})
 
 
