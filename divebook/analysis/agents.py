@@ -179,11 +179,11 @@ TOOL_CALL_COLUMNS: Columns = {
     "arguments": Column(ANYTHING, "what it was called with, after a person's changes"),
     "outcome": Column(
         TEXT,
-        "``returned``; ``failed``: the model was told an error; ``denied``; ``retry``: it was told to try again "
-        "(no such tool, arguments that do not fit); ``unknown``: it may have taken effect, and a person is asked",
+        "``returned``; ``failed``: the model got an error; ``denied``; ``retry``: the model was asked to try again "
+        "(no such tool, invalid arguments); ``unknown``: it may have taken effect, and a person is asked",
         lambda call: call.outcome or None,
     ),
-    "result": Column(ANYTHING, "what it returned, or what the model was told instead"),
+    "result": Column(ANYTHING, "its result, or the message that the model got instead"),
     "status": Column(TEXT, "``waiting``, ``running``, ``completed``, ``failed``, ``cancelled``"),
     "agent": Column(TEXT, "who called it"),
     "server": Column(TEXT, "the MCP server that has it; missing for functions"),

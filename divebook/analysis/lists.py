@@ -58,7 +58,7 @@ from divebook.text.format import json_time, plural
 # --- queues -----------------------------------------------------------------------------------------------------------
 
 
-NOBODY = "nobody there can run it"
+NOBODY = "no running worker can run it"
 INTERRUPTED = "it was interrupted too often, each time before it made progress"
 
 
@@ -130,7 +130,7 @@ QUEUE_COLUMNS: Columns = {
     "key": Column(TEXT, "its start key"),
     "attempts": Column(COUNT, "how often a worker died with it since it made progress"),
     "workers": Column(ANYTHING, "the workers that can run it"),
-    "why": Column(TEXT, "why it stands still: paused, interrupted too often, or why nobody can run it"),
+    "why": Column(TEXT, "why it is not running: paused, interrupted too often, or why no running worker can run it"),
 }
 
 
@@ -146,8 +146,8 @@ def queue_frame(environment: Environment) -> pd.DataFrame:
 HANDLED_COLUMNS: Columns = {
     "execution_id": Column(TEXT, "``exec_...``, as it was named where the store has none of that id"),
     "before": Column(TEXT, "its status before; missing where the store has none", lambda row: row.before or None),
-    "status": Column(TEXT, "the status of what came of it", lambda row: row.status or None),
-    "made": Column(TEXT, "the execution that came of it, where that is another one", lambda row: row.new_id or None),
+    "status": Column(TEXT, "the status of the resulting execution", lambda row: row.status or None),
+    "made": Column(TEXT, "the resulting execution, where that is another one", lambda row: row.new_id or None),
     "error_type": Column(
         TEXT, "class of the error", lambda row: None if row.error is None else type(row.error).__name__
     ),
@@ -305,9 +305,7 @@ def rows_frame(log_and_step: tuple[Iterable[Event], str | None]) -> pd.DataFrame
     facts = [(event.step, event.data) for event in events if isinstance(event.data, catalog.RowsCompleted)]
     steps = dict.fromkeys(step for step, _ in facts)
     if step is None and len(steps) > 1:
-        raise SetupError(
-            f"rows of which step? Those of {', '.join(steps)} are there; write rows({next(iter(steps))!r})"
-        )
+        raise SetupError(f"several steps have rows ({', '.join(steps)}). Choose one: rows({next(iter(steps))!r})")
     name = next(iter(steps), "") if step is None else step
     parts = [data for step, data in facts if step == name]
     if not parts:
@@ -598,7 +596,7 @@ def _of_both(name: str, dtype: str, meaning: str, value: Callable[[OperationTree
 
 COMPARED_COLUMNS: Columns = {
     "difference": Column(TEXT, "``same``, ``changed``, ``added``, ``removed``", "row.difference"),
-    "facet": Column(TEXT, "what differs first: ``asked``, ``answered`` or ``status``", "row.facet"),
+    "facet": Column(TEXT, "the first difference: ``asked``, ``answered`` or ``status``", "row.facet"),
     "kind": Column(TEXT, "``step``, ``item``, ``operation``, ``question``, ``variable`` ...", "row.present.kind"),
     "place": Column(TEXT, "where it stands, in words", "row.place"),
     "path": Column(TEXT, "its path; in A, where A has it, as the next three", "row.present.path"),
@@ -606,12 +604,12 @@ COMPARED_COLUMNS: Columns = {
     "iteration": Column(NUMBER, "index of the item of `Each`"),
     "type": Column(TEXT, "type of an operation: ``agent_response``, ``tool_call`` ...", "of_operation"),
     "name": Column(TEXT, "what an operation calls; the name of a variable, an input ...", "row.present.name"),
-    "text": Column(TEXT, "the difference with both sides in one text: ``[-before-]{+after+}``; without secrets"),
+    "text": Column(TEXT, "the difference with both sides in one string: ``[-before-]{+after+}``; without secrets"),
     "event_a": Column(NUMBER, "the event of A where it differs, or stands", _event("a")),
     "event_b": Column(NUMBER, "the event of B, likewise", _event("b")),
     **_of_both("status", TEXT, "how it ended", lambda placed: placed.status),
     **_of_both("asked", ANYTHING, "what was asked: parameters, item, question", _opened("asked")),
-    **_of_both("answered", ANYTHING, "what came of it: result, output, answer, value", _opened("answered")),
+    **_of_both("answered", ANYTHING, "its result, output, answer or value", _opened("answered")),
     **_of_both("tokens", NUMBER, "tokens read and written", lambda placed: placed.tokens),
     **_of_both("cost", MONEY, "US dollars, as far as prices are known", _cost),
     **_of_both("duration", SPAN, "time it took", _duration),

@@ -988,7 +988,7 @@ OPERATION_COLUMNS: Columns = {
     "iteration": Column(NUMBER, "index of the item of `Each`"),
     "item": Column(ANYTHING, "the item"),
     "status": Column(
-        TEXT, "``running``, ``completed``, ``failed``, ``cancelled``; ``waiting``: a person is asked what became of it"
+        TEXT, "``running``, ``completed``, ``failed``, ``cancelled``; ``waiting``: a person is asked for its outcome"
     ),
     "attempts": Column(COUNT, "which attempt it was; every attempt that was recorded has its row"),
     **TIMES,

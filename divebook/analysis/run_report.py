@@ -278,7 +278,7 @@ class RunReport(Shown):
 
     def _picture(self) -> Picture:
         steps = plural(sum(span.kind == "step" for span in self.spans), "step")
-        description = f"Timeline of {self.name}: {steps}, {self.status}; the table says the same in words"
+        description = f"Timeline of {self.name}: {steps}, {self.status}; the table has the same data"
         return Picture(lambda: svg_data_uri(svg(layout(self.spans), description)), description)
 
 
@@ -295,7 +295,7 @@ def way_on(hint: Hint) -> Line:
 
 def _purpose(hint: Hint) -> str:
     """Return the label of the next command of a run."""
-    return "to look again" if hint.command == "show" else "to continue"
+    return "to show it again" if hint.command == "show" else "to continue"
 
 
 def _table(columns: tuple[Column, ...], rows: Iterable[Sequence[str]]) -> Table:
@@ -414,7 +414,7 @@ def _error_text(execution: Run, damage: Exception | None) -> str:
     """
     # A damaged log has no reliable status. Its first events are still valid.
     if damage is not None:
-        note = f"the log is damaged; this is what its first {execution.state.last_sequence} events say. "
+        note = f"the log is damaged; this report covers its first {execution.state.last_sequence} events. "
         return cut(readable(f"{note}{damage}"), MAX_ERROR)
     if execution.status != FAILED:
         return ""
@@ -622,7 +622,7 @@ def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...
     omitted = total - len(clean)
     if not omitted:
         return tuple(clean)
-    note = f"{plural(omitted, 'row')} not shown here; run.model_calls and run.tool_calls have all"
+    note = f"{plural(omitted, 'row')} not shown here; run.model_calls and run.tool_calls list all"
     return (("…", "", "", "", note), *clean)
 
 
@@ -641,7 +641,7 @@ def _request_rows(view: RequestView, calls: Sequence[ToolCallView], redactor: Re
     yield one_line(view.agent, 40), str(view.n), _status(view.status), _took(view.span), text
     for call in calls:
         if call.outcome == UNKNOWN:
-            result = " → it is not known whether it took effect"
+            result = " → unknown whether it took effect"
         elif call.result is None:
             result = ""
         else:

@@ -153,8 +153,8 @@ def checked_telemetry(setting: object) -> Telemetry | str | bool:
         telemetry: Telemetry = setting
         return telemetry
     raise SetupError(
-        f"telemetry is True, False, the address of a collector (http://HOST:4318) or a divebook.telemetry.Telemetry, "
-        f"in {TELEMETRY} 1, 0 or an address, not {setting!r}"
+        "telemetry must be True, False, the address of a collector (http://HOST:4318) or a "
+        f"divebook.telemetry.Telemetry; {TELEMETRY} must be 1, 0 or an address, not {setting!r}"
     )
 
 
@@ -222,7 +222,9 @@ class EnvironmentWorkspaces:
             return None
         folder = self._registry.folder_of(definition)
         if not folder.is_dir():
-            raise SetupError(f"workspace {definition.name}: its folder {folder} is not there; make it, or name another")
+            raise SetupError(
+                f"workspace {definition.name}: its folder {folder} does not exist; create it, or name another"
+            )
         return folder
 
     def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
@@ -342,10 +344,7 @@ class Addresses:
 
     def __init__(self, addresses: Sequence[str]) -> None:
         if importlib.util.find_spec(NOTIFY_LIBRARY) is None:
-            raise SetupError(
-                "notify names addresses, which the package apprise sends to, and it is not installed: "
-                "pip install 'divebook[notify]'"
-            )
+            raise SetupError("notify with addresses needs the package apprise: pip install 'divebook[notify]'")
         self._addresses = tuple(addresses)
         self._failed = set[int]()
         self._lock = threading.Lock()
@@ -364,8 +363,8 @@ class Addresses:
                 return
             self._failed.add(number)
         _log.warning(
-            "address %s of notify (%s) took no question, and is not told of again: look whether it is right and can be "
-            "reached, for instance with apprise -b test ADDRESS; runs and questions are as they were",
+            "address %s of notify (%s) accepted no question. This warning appears once. Check that the address is "
+            "right and reachable, for example with apprise -b test ADDRESS; runs and questions are not affected",
             number,
             address.partition("://")[0],
         )

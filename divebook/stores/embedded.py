@@ -852,7 +852,7 @@ def weak_method(method: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         present = reference()
         if present is None:
-            raise ReferenceError("a store is asked that nobody holds any more")
+            raise ReferenceError("a store was used after its last reference was deleted")
         return present(*args, **kwargs)
 
     return call

@@ -353,7 +353,9 @@ def caveats(log: LogFile, *, as_fork: bool = False) -> list[str]:
         texts.append(f"it is only the sound beginning of a damaged log: {log.damage}")
     if is_picture(log) and not as_fork:
         status = log.status or "its log has no end"
-        texts.append(f"it had not ended ({status}), and this picture of it cannot go on; {WAY_ON[PICTURE]}")
+        texts.append(
+            f"it had not ended ({status}), and this read-only snapshot of it cannot continue; {WAY_ON[PICTURE]}"
+        )
     return texts
 
 
@@ -396,7 +398,8 @@ def _fold(log: LogFile, events: list[Event]) -> ExecutionState:
         return fold(events[0].execution_id, events)
     except CorruptStoreError as error:
         raise InvalidEventError(
-            f"{log.name} cannot go on: its state cannot be rebuilt: {error}. Import it without --as-fork, as a picture"
+            f"{log.name} cannot continue: its state cannot be rebuilt: {error}. Import it without --as-fork, as a "
+            "read-only snapshot"
         ) from error
 
 
