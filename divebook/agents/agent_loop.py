@@ -448,7 +448,7 @@ def _reason(turn: AgentTurn, error: Exception) -> str:
     # pydantic-ai asks the model to correct an unknown tool name, and gives up at its limit with `ModelRetry` as cause.
     if turn.unknown_tools and isinstance(error.__cause__, ModelRetry):
         return (
-            f'its model called unknown tool "{turn.unknown_tools[0]}", got an error for that, and called it again; '
+            f'its model called unknown tool "{turn.unknown_tools[0]}", got an error for it, and called it again; '
             f"give the agent that tool, or another Model, {_ASK_AGAIN}"
         )
     limit = _CORRECTIONS_USED.match(str(error))

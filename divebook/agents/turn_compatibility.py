@@ -83,7 +83,7 @@ class TurnCompatibility:
         self.can_finish = has_same_output and (self.can_replace_tools or has_all_tools)
         # Digests may differ without a change that counts, for example if only the order of the tools is another one.
         if self.changes:
-            raise AgentError(self.agent, request.number, "it changed since the turn began")
+            raise AgentError(self.agent, request.number, "it is not what it was when the turn began")
 
 
 Begin = Callable[[StepTurn, TurnCompatibility | None, Mapping[str, Any], Mapping[str, int]], Awaitable[dict[str, Any]]]
@@ -166,9 +166,9 @@ def _changes(old_setting: Mapping[str, Any], new_setting: Mapping[str, Any]) -> 
     changes: list[str] = []
     if old_setting.get(INSTRUCTIONS) != new_setting.get(INSTRUCTIONS):
         changes.append(f"{INSTRUCTIONS} differ")
-    changes += [f"tool {name} was removed" for name in old_tools if name not in new_tools]
-    changes += [f"tool {name} was added" for name in new_tools if name not in old_tools]
-    changes += [f"tool {name} has another description" for name in common_tools if old_tools[name] != new_tools[name]]
+    changes += [f"tool {name} is gone" for name in old_tools if name not in new_tools]
+    changes += [f"tool {name} is new" for name in new_tools if name not in old_tools]
+    changes += [f"tool {name} is described otherwise" for name in common_tools if old_tools[name] != new_tools[name]]
     if old_setting.get(OUTPUT) != new_setting.get(OUTPUT):
         changes.append(f"{OUTPUT} differs")
     return changes
@@ -223,7 +223,7 @@ def accept_original_calls(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[A
         try:
             valid_arguments = tool.function_schema.validator.validate_python(arguments)
         except ValidationError as error:
-            raise ToolFailed(f"{tool.name} has other parameters now: {error}") from error
+            raise ToolFailed(f"{tool.name} takes other arguments by now: {error}") from error
         return await tool.function_schema.call(valid_arguments, ctx)
 
     replacement = Tool.from_schema(
@@ -247,6 +247,6 @@ def placeholders(setting: Mapping[str, Any], current_tools: Mapping[str, Any]) -
 
 def _failing_function(name: str) -> Callable[..., Any]:
     async def fail(**_arguments: Any) -> None:
-        raise ToolFailed(f"{name} no longer exists")
+        raise ToolFailed(f"{name} is not there any more")
 
     return fail

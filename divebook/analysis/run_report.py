@@ -278,7 +278,7 @@ class RunReport(Shown):
 
     def _picture(self) -> Picture:
         steps = plural(sum(span.kind == "step" for span in self.spans), "step")
-        description = f"Timeline of {self.name}: {steps}, {self.status}; the table has the same data"
+        description = f"Timeline of {self.name}: {steps}, {self.status}; the table says the same in words"
         return Picture(lambda: svg_data_uri(svg(layout(self.spans), description)), description)
 
 

@@ -78,6 +78,12 @@ _FORMER_TEXTS = (
         " are not as the run left them. What is to be done?",
         " are not as the run left them. How should the run continue?",
     ),
+    (" to go on with what it began with, or ", " to continue with the original agent, or "),
+    (
+        " to begin the turn again: its calls of tools are then made again as well",
+        " to start the turn again, which also repeats its tool calls",
+    ),
+    (" is not what it was when this turn began (", " changed since this turn began ("),
     (": put back what the run had; ", ": restore the files of the run; "),
     (": go on with these.", ": continue with the files that are there."),
     ("Which of these files are to be taken over?", "Which of these files should be applied to the folder?"),

@@ -331,7 +331,7 @@ class Verification(Shown):
     def report(self) -> Report:
         """Return the outcome with the number of compared events, the first difference, and what was not checked."""
         served = plural(sum(self.answered.values()), "operation")
-        counted = f"{plural(self.events, 'event')}, {served} replayed from the log, {plural(self.calls, 'call')} made"
+        counted = f"{plural(self.events, 'event')}, {served} answered from the log, {plural(self.calls, 'call')} made"
         outcome = Text(self.outcome, {EQUAL: "good", DIFFERS: "bad"}.get(self.outcome, ""))
         title = (Text(self.run_id, "id"), f" of {self.workflow!r}: ", outcome, f" ({counted})")
         lines = [] if self.divergence is None else [str(self.divergence)]

@@ -135,7 +135,7 @@ class WhatIf(Shown):
         calls = tuple(Text(line, "faint") for line in _calls(self.calls))
         hint: Line = ("Give the blocked calls a result: ", Text(".give(RESULT)", "code")) if self.blocked else ""
         lines = (*_head(self), *([hint] if hint else []))
-        section = Section("calls that were not replayed from the log", (Paragraph(calls),), is_open=False)
+        section = Section("calls that were not answered from the log", (Paragraph(calls),), is_open=False)
         return Report(blocks=(Paragraph(lines), *self.comparison.report().blocks, *([section] if calls else [])))
 
     def _mime_data(self) -> dict[str, object]:

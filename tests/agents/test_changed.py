@@ -92,12 +92,11 @@ def test_what_changed_is_named(left):
     assert (execution.status, question.kind) == ("waiting", "agent_changed")
     assert question.data == {
         "agent": "a",
-        "changes": ["instructions differ", "tool look was removed", "tool find was added"],
+        "changes": ["instructions differ", "tool look is gone", "tool find is new"],
         "choices": ["finish", "anew"],
     }
     assert question.question.startswith(
-        "Agent a is not what it was when this turn began (instructions differ; tool look was removed; tool find was "
-        "added)."
+        "Agent a changed since this turn began (instructions differ; tool look is gone; tool find is new)."
     )
     with pytest.raises(InterruptError, match="answer with finish or anew, not 'yes'"):
         execution.answer(question.id, "yes")
@@ -134,12 +133,12 @@ class Needier(Birds):
 
 @pytest.mark.parametrize(
     ("changed", "second", "looked"),
-    [(Wider, "bird-1: seen", ["bird-1"]), (Needier, "look has other parameters now: ", [])],
+    [(Wider, "bird-1: seen", ["bird-1"]), (Needier, "look takes other arguments by now: ", [])],
 )
 def test_a_finished_call_stays_though_its_tool_takes_other_arguments(left, changed, second, looked):
     birds = changed()
     execution = resumed(left, birds)
-    assert execution.open_questions[0].data["changes"] == ["tool look has another description"]
+    assert execution.open_questions[0].data["changes"] == ["tool look is described otherwise"]
     done = execution.answer(execution.open_questions[0].id, "finish").wait(20)
     assert (done.error, birds.looked) == (None, looked)
     assert done.variables["birds"].startswith(f"bird-0: seen, {second}")
@@ -148,7 +147,7 @@ def test_a_finished_call_stays_though_its_tool_takes_other_arguments(left, chang
 def test_an_agent_that_has_no_tools_any_more_is_asked_about_as_well(left):
     birds = Birds()
     execution = resumed(left, birds, tools=())
-    assert execution.open_questions[0].data["changes"] == ["tool look was removed"]
+    assert execution.open_questions[0].data["changes"] == ["tool look is gone"]
     done = execution.answer(execution.open_questions[0].id, "finish").wait(20)
     assert done.variables == {"birds": "bird-0: seen, look is not there any more"}
 

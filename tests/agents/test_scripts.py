@@ -149,7 +149,7 @@ def test_a_definition_has_a_script_for_when_its_model_is_scripted():
 @pytest.mark.parametrize(
     ("written", "advice"),
     [
-        ("replies.yaml", "a list of replies, or a mapping with `turns`, not 'replies.yaml'"),
+        ("replies.yaml", "a list of replies or a mapping with `turns`, not 'replies.yaml'"),
         ({"turn": []}, "a script has no 'turn'; it has error, price, replies, turns, usage"),
     ],
 )

@@ -157,8 +157,8 @@ Extra: 1
         ("Agents: [{Name: a, ToolConfig: [a]}]", "ToolConfig must be a mapping"),
         ("Agents: [{Name: a, Context: [{}]}]", "context entry must specify exactly one of"),
         ("Agents: [{Name: a, Context: [{Text: x, Path: y}]}]", "context entry must specify exactly one of"),
-        ("Agents: [{Name: a, Tools: read_file}]", "Tools must be a list of strings, not the text 'read_file'"),
-        ("Agents: [{Name: a, DateAwareness: yes}]", "DateAwareness must be true or false, not the text 'yes'"),
+        ("Agents: [{Name: a, Tools: read_file}]", "Tools must be a list of strings, not the string 'read_file'"),
+        ("Agents: [{Name: a, DateAwareness: yes}]", "DateAwareness must be true or false, not the string 'yes'"),
         (
             "Agents: [{Name: a, ToolIterationLimit: 1.5}]",
             "ToolIterationLimit must be an integer from 0 to 2**63 - 1, not 1.5",
@@ -167,7 +167,7 @@ Extra: 1
             "Agents: [{Name: a, ModelSettings: {Temperature: .nan}}]",
             "Temperature must be a number from -1,000,000,000 to 1,000,000,000, not .nan",
         ),
-        ("Agents: [a]", "Agents must be a list of mappings, not the text 'a' (write Agents:"),
+        ("Agents: [a]", "Agents must be a list of mappings, not the string 'a' (write Agents:"),
         ("Agents: {Name: a}", "Agents must be a list, not a mapping"),
         ("Config: 3", "Config must be a mapping, not 3"),
         ("Workflows: [{Name: w}]", "no steps found"),
@@ -178,7 +178,7 @@ Extra: 1
         ("Documents: [{Name: a}, {Name: a}]", "two documents are called 'a'"),
         ("Steps: []", "steps belong under Workflows"),
         ("- a", "a definition must be a mapping of keys to values, not a list"),
-        ("just text", "a definition must be a mapping of keys to values, not the text 'just text'"),
+        ("just text", "a definition must be a mapping of keys to values, not the string 'just text'"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said(text, message):

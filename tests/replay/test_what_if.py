@@ -263,7 +263,7 @@ def test_a_what_if_is_told_in_words_and_as_a_page_with_both_lanes():
         first, second, *_ = str(found).splitlines()
         assert first == "what-if changed: inputs (n), from event 2 on; failed"
         assert second == (
-            "0 served from the log, 0 live, 1 blocked, 3 recorded results unused, cost $0.00; "
+            "0 replayed from the log, 0 live, 1 blocked, 3 recorded results unused, cost $0.00; "
             "comparable: partly, since it was blocked"
         )
         assert "blocked: action double, step one" in str(found)

@@ -374,6 +374,6 @@ def test_a_batch_of_a_model_without_a_price_cannot_have_its_cost_bounded(environ
     rows = mapped(
         environment, FRAME, agent, prompt=PROMPT, parameters={"kind": "praise"}, batch=True, bounds={"max_cost": 1}
     )
-    with pytest.raises(ExecutionError, match="the price of this model is unknown"):
+    with pytest.raises(ExecutionError, match="no price is known"):
         rows.wait()
     assert not server.batches

@@ -294,7 +294,7 @@ def test_a_model_without_a_price_cannot_have_its_cost_bounded():
     workflow = Workflow("w", [Step("ask", prompt="hello", retry=3)])
     done = environment(workflow, agents=[agent]).start("w", bounds={"max_cost": 1}).wait(20)
     assert (done.status, done.envelope.terminal_reason, len(calls)) == ("failed", "max_cost_exceeded", 0)
-    assert "the price of this model is unknown" in done.error
+    assert "no price is known" in done.error
     assert (
         environment(workflow, agents=[agent]).start("w", bounds={"max_tokens": 10_000}).wait(20).status == "completed"
     )
@@ -410,6 +410,6 @@ def test_no_more_items_are_begun_once_nothing_is_left_for_them():
 def test_a_bound_tells_what_is_spent_what_is_reserved_and_what_the_next_call_would_need():
     found = Exhausted("max_cost", "0.5", "0.1", reserved="0.3", needed="0.2")
     assert str(found) == (
-        "Budget reached: $0.10 of $0.50 spent, $0.30 reserved for running calls, and the next call needs up to $0.20. "
+        "Budget reached: $0.10 of $0.50 spent, $0.30 reserved by calls under way, and the next call needs up to $0.20. "
         "Raise `max_cost`, or lower `MaxTokens`."
     )

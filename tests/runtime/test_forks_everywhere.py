@@ -268,7 +268,7 @@ def test_a_changed_input_must_be_of_its_declared_type(world, how, given):
 
 
 @pytest.mark.parametrize("how", ["fork", "what_if", "option", "try"])
-@pytest.mark.parametrize(("model", "said"), [("nope:x", "there is no model provider 'nope'"), ("x", "without a")])
+@pytest.mark.parametrize(("model", "said"), [("nope:x", "there is no model provider 'nope'"), ("x", "has no provider")])
 def test_a_model_that_nobody_has_is_refused_as_at_a_start(world, how, model, said):
     source, _ = answered(world, world.start("branches", {"n": 7}))
     before = world.store.ids()
