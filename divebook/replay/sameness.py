@@ -69,6 +69,14 @@ _FORMER_TEXTS = (
     ),
     ("goes on as exec_", "continues as exec_"),
     ("seconds; raise that, or add a Retry", "seconds; raise the Timeout, or add a Retry"),
+    ("seconds; raise its timeout_seconds, or retry", "seconds; raise its timeout_seconds, or resume to try again"),
+    ("; if so many are meant, raise the bound and resume", ". If you need that many, raise the bound and resume"),
+    (" is reached, and a person said stop", " reached, and a person chose to stop"),
+    (
+        "its outcome is unknown, and a person called it failed",
+        "its outcome is unknown, and a person marked it as failed",
+    ),
+    ("cannot be filled in, so that it would not be undone: ", "cannot be filled in, so the call could not be undone: "),
     ("(give it a Default, or more time)", "(add a Default, or raise ExpiresIn)"),
     (
         "mend it and resume; what should be told to the model, raise as pydantic_ai.ModelRetry",
