@@ -109,7 +109,11 @@ def test_what_comes_with_a_call_still_comes_where_arguments_are_fixed():
             SetupError,
             "tool \"find\" has no parameter 'kee'",
         ),
-        ({"Agents": {"Tools": ["fetch"], "ToolConfig": {"fetch": 3}}}, SetupError, "fetch holds 3, not options"),
+        (
+            {"Agents": {"Tools": ["fetch"], "ToolConfig": {"fetch": 3}}},
+            SetupError,
+            "fetch must be a mapping of options, not 3",
+        ),
         (
             {"Agents": {"Tools": ["fetch"], "ToolConfig": {"find": {}}}},
             SetupError,

@@ -324,7 +324,7 @@ def in_a_workflow(call):
     [
         (
             lambda ctx: ctx.ask("Which?", ["a"]),
-            'has a JSON form, or a JSON schema, not a list; write Literal["yes", "no"] for a choice',
+            'have a JSON form, or be a JSON schema, not a list; write Literal["yes", "no"] for a choice',
         ),
         (
             lambda ctx: ctx.ask("Which?", 5),

@@ -323,7 +323,7 @@ def _advice(failure: Failure | None, changed: list[str]) -> tuple[str, bool]:
     """
     if changed:
         return (
-            f"Continuing uses the current definition of {', '.join(changed)}, and first shows a plan of the changes."
+            f"Continuing uses the current version of {', '.join(changed)}, and first shows a plan of the changes."
         ), True
     # The error was raised in the person's own function and not in a model, a tool or a server.
     is_own_code = failure is not None and (failure.traceback or not failure.called)

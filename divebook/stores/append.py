@@ -601,7 +601,7 @@ def durability_called(name: str | None) -> Durability | None:
         The durability is unknown.
     """
     if name is not None and name not in _DURABILITIES:
-        raise NotFoundError("durability", name, _DURABILITIES)
+        raise NotFoundError("durability", name, _DURABILITIES, f"unknown durability {name!r}")
     return cast("Durability | None", name)
 
 

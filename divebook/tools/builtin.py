@@ -391,7 +391,7 @@ OFFERED: Mapping[str, Callable[..., ToolFunction]] = {
 
 
 ABSENT: Mapping[str, str] = {
-    "command": "programs come with workspaces; let an action do it, or write a @tool that runs what you need",
+    "command": "programs run in workspaces; use an action, or write a @tool that runs the program",
     "web_search": "it needs the key of a search service: write a @tool that asks yours, or use an MCP server of it",
     "generate_image": "it needs the key of a service: write a @tool that asks yours",
     "anthropic_code_execution": "a provider's own tools are not used; write a @tool",

@@ -628,8 +628,7 @@ class Reapers:
                 self._stop()
                 errors.seek(0)
                 reason = (
-                    errors.read(_LONGEST_REASON).decode(errors="replace").strip()
-                    or "it ended at once, and said nothing"
+                    errors.read(_LONGEST_REASON).decode(errors="replace").strip() or "it ended at once without output"
                 )
                 raise OSError(f"{Path(argv[0]).name} cannot run commands here: {reason}")
         return shell_end

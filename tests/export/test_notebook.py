@@ -100,5 +100,5 @@ def test_metadata_of_another_form_is_refused(held, environment, tmp_path):
 def test_a_notebook_that_carries_nothing_says_so(environment, tmp_path):
     path = tmp_path / "run.ipynb"
     path.write_text(json.dumps({"cells": [], "metadata": {}}))
-    with pytest.raises(InvalidEventError, match="carries no log"):
+    with pytest.raises(InvalidEventError, match="contains no log"):
         environment.open(path)

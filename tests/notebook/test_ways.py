@@ -63,7 +63,7 @@ def test_after_the_edit_continuing_is_ready_and_says_what_it_uses(failed, shell)
     publisher = follow_run(failed)
     publisher.feed.request_refresh()
     fix = next(way for way in publisher.feed.frame()["header"]["ways"] if way["name"] == "fix")
-    told = "Continuing uses the current definition of step parse, and first shows a plan of the changes."
+    told = "Continuing uses the current version of step parse, and first shows a plan of the changes."
     assert (fix["ready"], fix["told"]) == (True, told)
 
 
@@ -76,7 +76,10 @@ def test_a_definition_is_to_be_mended_first_and_then_used(session):
     session.define("Workflows: [{Name: w, Steps: [{Name: s, Script: 1 // 1}]}]")
     assert changed_definitions(run) == ["the definition"]
     fix = ways(run)["fix"]
-    assert (fix["ready"], fix["told"].partition(" as now")[0]) == (True, "Continuing uses the definition")
+    assert (fix["ready"], fix["told"].partition(",")[0]) == (
+        True,
+        "Continuing uses the current version of the definition",
+    )
 
 
 def test_what_a_model_failed_at_may_be_made_again_as_it_is(session):

@@ -240,7 +240,7 @@ def test_what_cannot_be_enqueued_is_told_and_leaves_nothing(given, told):
         ([], {}, "queues must be a list of names"),
         ([" "], {}, "queues must be a list of names, not [' ']"),
         (["q"], {"name": " "}, "the name of a worker must be a string, not ' '; remove it"),
-        (["q"], {"parallel": 0}, "parallel is an integer from 1 to"),
+        (["q"], {"parallel": 0}, "parallel must be an integer from 1 to"),
     ],
 )
 def test_a_worker_says_what_it_cannot_be_made_of(queues, options, told):

@@ -252,10 +252,10 @@ def test_a_trial_is_kept_as_a_file(looped, tmp_path, monkeypatch):
     ("step", "options", "error", "message"),
     [
         ("drft", {}, NotFoundError, "workflow 'loop' has no step 'drft' (did you mean 'draft'?)"),
-        ("draft", {"times": 0}, SetupError, "a step is tried once or more often, not 0 times"),
+        ("draft", {"times": 0}, SetupError, "a step is tried once or more, not 0 times"),
         ("draft", {"visit": 3}, SetupError, "entered step 'draft' 2 times; visit is 1 to 2, not 3"),
         ("draft", {"item": 0}, SetupError, "step 'draft' has no Each, so it has no item 0"),
-        ("each", {"item": 3}, SetupError, "began items 0 to 2 there, and not item 3"),
+        ("each", {"item": 3}, SetupError, "started items 0 to 2, not item 3"),
         (
             "draft",
             {"variables": {"nn": 1}},

@@ -181,7 +181,9 @@ def test_the_same_name_has_the_same_results_and_no_others(environment):
 
     first = mapped(environment, FRAME, count, store="counts").wait()
     assert mapped(environment, FRAME, count, store="counts").wait().run.id == first.run.id
-    with pytest.raises(SetupError, match=r"counts was started with another frame \(DataFrame 4 x 2\); with again=True"):
+    with pytest.raises(
+        SetupError, match=r"counts was started with another frame \(DataFrame 4 x 2\); start it again with again=True"
+    ):
         mapped(environment, FRAME.head(2), count, store="counts")
     assert len(called) == 4
     assert len(mapped(environment, FRAME.head(2), count, store="counts", again=True).wait().frame) == 2

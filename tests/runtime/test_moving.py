@@ -426,7 +426,9 @@ def test_what_has_arrived_does_not_arrive_again(source, waiting, file, calls, co
         assert finish(there, arrived).status == "completed"
     status = arrived.refresh().status if continues else "waiting"
     before = list(calls)
-    with pytest.raises(StoreError, match=f"holds it already, as {status}: it continues once. Nothing was imported"):
+    with pytest.raises(
+        StoreError, match=f"already holds it as {status}, and it can continue only once. Nothing was imported"
+    ):
         there.open(file, as_fork=as_fork, keep=True)
     assert ([record.execution_id for record in there.store.records()], calls) == ([waiting.id], before)
 
@@ -435,7 +437,7 @@ def test_what_was_imported_as_a_fork_does_not_arrive_as_itself_as_well(source, w
     source.run_of(waiting.id).export(file, move=True)
     there = world(calls)
     fork = there.open(file, as_fork=True, keep=True)
-    with pytest.raises(StoreError, match=f"holds {fork.id}, which was made of it: both would continue"):
+    with pytest.raises(StoreError, match=f"holds {fork.id}, which was created from it, so both would continue"):
         there.open(file, keep=True)
     assert finish(there, fork).status == "completed"
 

@@ -257,8 +257,8 @@ def test_a_question_that_is_not_noted_is_found(written):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ("UPDATE questions SET is_over = 1", f"question q of execution {TWO} is not listed as what"),
-        ("UPDATE messages SET untaken = 0", "message 1 is not listed as what"),
+        ("UPDATE questions SET is_over = 1", f"question q of execution {TWO} is not listed with"),
+        ("UPDATE messages SET untaken = 0", "message 1 is not listed with its current state"),
         ("INSERT INTO tags (tag, began, key) VALUES ('other', 1, 2)", f"execution {TWO} is not listed under the tags"),
     ],
 )

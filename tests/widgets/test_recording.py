@@ -116,7 +116,7 @@ def test_what_is_still_too_large_is_sampled_and_says_so():
         assert recorded.block(after, stop)["sequence"] == [one for one in kept if after < one <= stop]
     missing = next(one for one in range(1, full.total) if one not in kept)
     with pytest.raises(
-        IndexError, match=(rf"event {missing:,} is not among the .* holds; its log was in /the/store\.db")
+        IndexError, match=(rf"event {missing:,} is not among the .* in the notebook; its log was in /the/store\.db")
     ):
         recorded.state_at(missing)
 

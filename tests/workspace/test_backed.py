@@ -179,12 +179,12 @@ def test_one_that_is_gone_is_said(tmp_path):
     async def work():
         workspace = WorkspaceOfBackend(BackendOfWorkspace(LocalWorkspace(folder)))
         assert workspace.reference["provider"] == "divebook-local"
-        with pytest.raises(WorkspaceGoneError, match="is not there"):
+        with pytest.raises(WorkspaceGoneError, match="does not exist"):
             await WorkspaceOfBackend(BackendOfWorkspace(LocalWorkspace(tmp_path / "gone"))).__aenter__()
         async with BackendOfWorkspace(LocalWorkspace(folder)) as backend, WorkspaceOfBackend(backend) as made:
             folder.rmdir()
             for act in (made.require_there(), made.file_operator.read_bytes("a"), made.shell.execute("true")):
-                with pytest.raises(WorkspaceGoneError, match="is not there any more"):
+                with pytest.raises(WorkspaceGoneError, match="no longer exists"):
                     await act
 
     asyncio.run(work())

@@ -90,7 +90,7 @@ class Consent:
                 "which the server knows"
             ) from error
         async with listener:
-            _log.warning("MCP server %s asks for your permission. If no browser opens, open %s", self._server, address)
+            _log.warning("MCP server %s asks for your permission; if no browser opens, open %s", self._server, address)
             # In a thread, because starting a browser may block. A cancelled sign-in does not wait for it.
             await anyio.to_thread.run_sync(webbrowser.open, address, abandon_on_cancel=True)
             self._parameters = await _in_time(redirect)
