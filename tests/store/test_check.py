@@ -304,7 +304,7 @@ UNGRAMMATICAL = {
     "event 3 (operation_completed): call op ends without having begun": [MAIN, RETURN],
     "event 5 (operation_completed): call op ends without having begun": [MAIN, CALL, RETURN, RETURN],
     "event 3 (interrupt_resolved): question q was never asked": [MAIN, ANSWER],
-    "event 5 (interrupt_resolved): question q is settled already": [MAIN, ASK, ANSWER, ANSWER],
+    "event 5 (interrupt_resolved): question q is already closed": [MAIN, ASK, ANSWER, ANSWER],
     "event 4 (interrupt_raised): question q is already open": [MAIN, ASK, ASK],
     "event 4 (path_branched): path main-1 starts a second time": [MAIN, BRANCH, BRANCH],
     "event 4 (step_started): path main has ended": [
