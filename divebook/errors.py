@@ -294,7 +294,7 @@ def missing_attribute(
     """
     kind = type(owner).__name__
     if replacements and name in replacements:
-        return AttributeError(f"{kind} has no {name!r} any more; write {replacements[name]}")
+        return AttributeError(f"{kind} no longer has {name!r}; write {replacements[name]}")
     if elsewhere and name in elsewhere:
         return AttributeError(f"{kind} has no attribute {name!r}; write {elsewhere[name]}")
     hint = did_you_mean(name, [member for member in dir(type(owner)) if not member.startswith("_")])
@@ -432,9 +432,7 @@ class AlreadyRegisteredError(DivebookError):
     def __init__(self, kind: str, name: str) -> None:
         self.kind = kind
         self.name = name
-        super().__init__(
-            f"{kind} already registered: {name}; give one of them another name, or add it with replace=True"
-        )
+        super().__init__(f"{kind} already registered: {name}; rename one of them, or add it with replace=True")
 
 
 class SetupError(DivebookError):
@@ -523,7 +521,7 @@ class UncopyableValueError(EnvelopeError):
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
         self.reason = reason
-        super().__init__(f"cannot copy {path}: {reason}; keep a name or a key there and the thing itself elsewhere")
+        super().__init__(f"cannot copy {path}: {reason}; store a name or a key there, and keep the object elsewhere")
 
 
 class UnstorableValueError(DivebookError):
@@ -616,7 +614,7 @@ class UnrelatedError(DivebookError):
         self.runs = runs
         (one, its), (other, second) = runs
         super().__init__(
-            f"{one} ran the workflow {its!r} and {other} the workflow {second!r}: they have no places in common. "
+            f"{one} ran the workflow {its!r} and {other} the workflow {second!r}, so they have no steps in common. "
             f"Compare runs of one workflow, or a run with its fork or what-if{f': {advice}' if advice else ''}"
         )
 
@@ -639,8 +637,8 @@ class ConcurrentAppendError(StoreError):
         self.expected = expected
         self.actual = actual
         super().__init__(
-            f"execution {run_id} is at event {actual}, not {expected}: another writer was first. "
-            "Nothing was written; resume the execution to go on from its present state"
+            f"execution {run_id} is at event {actual}, not {expected}: another writer was first. Nothing was written; "
+            "resume the execution to continue from its present state"
         )
 
 
@@ -661,7 +659,7 @@ class UnreadMessageError(StoreError):
         self.last_message = last_message
         self.newest = newest
         super().__init__(
-            f"execution {run_id} has received message {newest}, and this writer has read the messages up to "
+            f"execution {run_id} has received message {newest}, but this writer has read the messages only up to "
             f"number {last_message}. Nothing was written; read the inbox of the execution again"
         )
 
@@ -711,10 +709,10 @@ class StartKeyTakenError(StoreError):
         owner = f"execution {run_id} of workflow {workflow!r}" if workflow else f"execution {run_id}"
         # The text has only the parts that apply. With another workflow: "start key 'k' belongs to execution exec_1 of
         # workflow 'a' already, and workflow 'b' was to be started. Nothing was started; start with another key".
-        what = f", and workflow {wanted!r} was to be started" if wanted else ""
+        what = f", but you tried to start workflow {wanted!r}" if wanted else ""
         what += f", which {difference}" if difference else ""
         way_on = "start with another key" if workflow else "use that execution, or start with another key"
-        super().__init__(f"start key {key!r} belongs to {owner} already{what}. Nothing was started; {way_on}")
+        super().__init__(f"start key {key!r} already belongs to {owner}{what}. Nothing was started; {way_on}")
 
 
 class FencedError(StoreError):
@@ -737,8 +735,8 @@ class FencedError(StoreError):
         # its lease, even if it does not know that yet: it may have been suspended while another process took over.
         writer = "this writer has no lease" if token is None else f"this writer has lease {token}"
         super().__init__(
-            f"execution {run_id} is under lease {current}, and {writer}: it was taken over. "
-            "Nothing was written; leave it to its present owner, or resume it to take it back"
+            f"execution {run_id} is under lease {current}, but {writer}: another process has taken it over. Nothing "
+            "was written; leave the execution to its present owner, or resume it to take it back"
         )
 
 
@@ -754,9 +752,9 @@ class LeaseHeldError(StoreError):
         self.name = name
         self.until = until
         super().__init__(
-            f"execution {run_id} is driven by {name or 'a process'} (process {pid} on {host}). If that process "
-            f"is gone, it can be resumed from {until.astimezone():%Y-%m-%d %H:%M:%S %Z} on. Wait, or end that "
-            "process, and resume then"
+            f"execution {run_id} is driven by {name or 'a process'} (process {pid} on {host}). If that process is "
+            f"gone, you can resume the execution from {until.astimezone():%Y-%m-%d %H:%M:%S %Z} on. Wait, or end that "
+            "process, then resume"
         )
 
 
@@ -999,7 +997,7 @@ class ToolError(StepError):
     """
 
     # Views put the place of the error between the cause and this advice (`engine.retries.Fault.shown`).
-    advice = "mend it and resume; what should be told to the model, raise as pydantic_ai.ModelRetry"
+    advice = "fix it and resume; to report an error to the model instead, raise pydantic_ai.ModelRetry"
 
     def __init__(self, agent: str, tool: str, cause: str, names: Sequence[str] = ()) -> None:
         self.agent = agent
@@ -1042,7 +1040,9 @@ class StageTimeoutError(StepError):
     def __init__(self, stage: str, seconds: float) -> None:
         self.stage = stage
         self.timeout = timedelta(seconds=seconds)
-        super().__init__(f"stage {stage!r} took longer than {seconds:g} seconds; raise its timeout_seconds, or retry")
+        super().__init__(
+            f"stage {stage!r} took longer than {seconds:g} seconds; raise its timeout_seconds, or resume to try again"
+        )
 
 
 class TimedOutError(StepError, TimeoutError):
@@ -1051,7 +1051,9 @@ class TimedOutError(StepError, TimeoutError):
     def __init__(self, what: str, seconds: float) -> None:
         self.what = what
         self.timeout = timedelta(seconds=seconds)
-        super().__init__(f"{what} took longer than its Timeout of {seconds:g} seconds; raise that, or add a Retry")
+        super().__init__(
+            f"{what} took longer than its Timeout of {seconds:g} seconds; raise the Timeout, or add a Retry"
+        )
 
 
 class UnpicklableError(StepError):
@@ -1127,9 +1129,9 @@ class AnswerKeptError(ExecutionError):
         self.what = what
         self.cause = cause
         is_undefined = not isinstance(cause, StoreError)
-        advice = "Resume it where that is defined" if is_undefined else "Resume it when the store is available"
+        advice = "Resume it where the workflow is defined" if is_undefined else "Resume it when the store is available"
         super().__init__(
-            f"{what} is kept and need not be sent again, but execution {run_id} cannot go on in this process: "
+            f"{what} is stored, so do not send it again, but execution {run_id} cannot continue in this process: "
             f"{cause}. {advice}"
         )
 
@@ -1143,7 +1145,7 @@ def with_next_step(error: str) -> str:
     >>> with_next_step("KeyError: 'b'")
     "KeyError: 'b'"
     """
-    return f"{error}. A resumption asks the question again." if _EXPIRED in error else error
+    return f"{error}. When you resume the run, it asks the question again." if _EXPIRED in error else error
 
 
 class InterruptExpiredError(ExecutionError):
@@ -1153,7 +1155,7 @@ class InterruptExpiredError(ExecutionError):
         self.question_id = question_id
         self.question = question
         # Recorded in logs, so that the text stays as it is (tests/replay/test_histories.py).
-        super().__init__(f"{_EXPIRED}: {question} (give it a Default, or more time)")
+        super().__init__(f"{_EXPIRED}: {question} (add a Default, or raise ExpiresIn)")
 
 
 class ApprovalDeniedError(ExecutionError):
@@ -1219,7 +1221,7 @@ class ExecutionWaitingError(ExecutionError):
         self.run_id = run_id
         self.question = question
         self.signals = signals
-        answer = f"an answer: {question} (answer it, or give the answer up front)" if question else ""
+        answer = f"an answer: {question} (answer the question, or give the answer at the start)" if question else ""
         what = answer or signals or "a time"
         super().__init__(f"execution {run_id} waits for {what}")
 
@@ -1244,9 +1246,9 @@ class DivergenceError(ExecutionError):
         self.changes = tuple(changes)
         what = f" ({'; '.join(self.changes)})" if self.changes else ""
         super().__init__(
-            f"history and definition disagree at {place}: recorded {recorded}, now asked for {requested}{what}. "
-            "The recorded result is not used. Put the code back as it was and resume the execution, or start "
-            "a new one; put changes into `if await ctx.version(...)` where executions that began before must go on"
+            f"history and definition disagree at {place}: recorded {recorded}, now asked for {requested}{what}. The "
+            "recorded result is not used. Restore the old code and resume the execution, or start a new one. To "
+            "change code while older executions continue, put the change into `if await ctx.version(...)`"
         )
 
 
@@ -1257,8 +1259,8 @@ class SourceGoneError(ExecutionError):
         self.run_id = run_id
         self.source = source
         super().__init__(
-            f"what-if or trial {run_id} cannot go on: execution {source}, from whose log it is answered, was "
-            "deleted. It stays as it is; make it anew of an execution that is there, or delete it"
+            f"what-if or trial {run_id} cannot continue: its source, execution {source}, was deleted, so its recorded "
+            "results are gone. Start it again from an execution that exists, or delete it"
         )
 
 
@@ -1275,9 +1277,9 @@ class ReplayMismatchError(ExecutionError):
         self.run_id = run_id
         self.difference = difference
         super().__init__(
-            f"unfaithful: gone through again without any change, execution {run_id} differs from its log, so "
-            f"that a what-if would show nothing; first at {difference}. Look for code that asks clock, chance or the "
-            "world by itself, or for functions that were edited since"
+            f"unfaithful: an unchanged replay of execution {run_id} differs from its log, so a what-if would prove "
+            f"nothing. First difference: {difference}. Look for code that reads the clock, random numbers or the "
+            "outside world without recording them, and for functions that were edited since"
         )
 
 

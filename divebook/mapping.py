@@ -224,7 +224,7 @@ class MappedRows:
             return self.resumed()
         # The end of a live round is not in the store yet.
         if not all(each.state.is_over and not each.is_live for each in rounds):
-            raise SetupError(f"{self.workflow.name} has not ended: wait for it, and then call what failed again")
+            raise SetupError(f"{self.workflow.name} has not ended: wait for it, then retry the failed rows")
         outcome = self._outcome()
         positions = failed_in(outcome) if unknown else certainly_failed_in(outcome)
         if positions:
@@ -245,7 +245,7 @@ class MappedRows:
         # A person may have said of calls that may not be made twice that they failed.
         if status == CANCELLED or (status == FAILED and called_action is not None and not called_action.is_repeatable):
             advice = f"environment.run_of({self.run.id!r}).resume() continues it, again=True starts it again"
-            warn_user(f"{self.workflow.name} has ended as {status}, and stays so: {advice}")
+            warn_user(f"{self.workflow.name} has ended as {status}: {advice}")
         # Also after the end of a process: the log is not over, and no process drives it.
         elif (status == FAILED or not self.run.state.is_over) and not self.run.is_live:
             with suppress(LeaseHeldError):  # another process makes them
@@ -366,14 +366,14 @@ def mapped(
         frame = [*frame]
     if not isinstance(function, Agent) and (prompt is not None or output is not None):
         raise SetupError(
-            "prompt and output are for agents: a function, or a workflow, is given the columns of each row"
+            "prompt and output are for agents: a function or a workflow receives the columns of each row as arguments"
         )
     if batch and not isinstance(function, Agent):
-        raise SetupError("batch=True is for agents, whose providers answer batches at half the price; leave it out")
+        raise SetupError("batch=True is only for agents, whose providers offer batches at half the price; remove it")
     # A workflow with one step is built: for a workflow or agent, a step that runs for each row.
     if isinstance(function, Workflow | Agent):
         if executor is not None:
-            raise SetupError(f"executor is where a function runs, and {function.name!r} is none; leave it out")
+            raise SetupError(f"executor is only for functions, and {function.name!r} is not a function; remove it")
         name = str(store or f"{function.name} of rows")
         # Zero rows are enough to check the frame and to get its column names.
         columns = columns_of(part_of(frame, []))
@@ -513,12 +513,12 @@ def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
     step = step_of(function)
     function = function if step is None else step.function
     if not callable(function):
-        raise SetupError(f"map takes a function and not {function!r}; give it a function, a Workflow or an Agent")
+        raise SetupError(f"map takes a function, a Workflow or an Agent, not {function!r}")
     if name in ("", "<lambda>"):
         what = "lambda" if name else type(function).__name__
-        raise SetupError(f"a {what} has no name by which it is found again: name it with store=, or write def")
+        raise SetupError(f"a {what} has no name to find its results by: name it with store=, or write def")
     if not name.isprintable() or not name.strip("<> "):
-        raise SetupError(f"store={name!r} is no name: use letters")
+        raise SetupError(f"store={name!r} is not a valid name: use letters")
     # An action that the user registered keeps its own options. Actions of earlier maps do not count: they have the
     # options of those maps (test_what_one_map_said_of_a_function_holds_for_no_other).
     registered = (each for action_name, each in REGISTERED.items() if action_name not in _OWN)
@@ -542,12 +542,13 @@ def _require_same(
     if storable(frame, FRAME) != opening.inputs[FRAME]:
         rows = _frame_in_words(opening.inputs[FRAME])
         raise SetupError(
-            f"{name} was begun with another frame ({rows}); with again=True it begins anew, with another store= both "
-            "are kept"
+            f"{name} was started with another frame ({rows}); start it again with again=True, or keep both with "
+            "another store="
         )
     if storable(dict(parameters or {}), GIVEN) != opening.inputs.get(GIVEN, {}):
         raise SetupError(
-            f"{name} was begun with other parameters; with again=True it begins anew, with another store= both are kept"
+            f"{name} was started with other parameters; start it again with again=True, or keep both with another "
+            "store="
         )
     before = execution.workflow.steps[0]
     is_other = opening.code is not None and dict(opening.code) != environment.internals.registry.code_of(workflow)
@@ -556,6 +557,6 @@ def _require_same(
     is_other = is_other or opening.inputs.get(ASKED, digest) != digest
     if is_other or (before.prompt, before.output) != (workflow.steps[0].prompt, workflow.steps[0].output):
         warn_user(
-            f"{name} was begun with other code of its function, or another prompt, agent or workflow, whose results it "
-            "keeps: .retry_failed() calls the rows that failed with that of now, again=True calls all of them",
+            f"{name} was started with another version of its function, prompt, agent or workflow, and keeps those "
+            "results. .retry_failed() calls the failed rows with the new version, again=True calls all rows",
         )

@@ -171,11 +171,11 @@ def _problems(group: str, value: Any) -> list[str]:
     types = GROUPS[group]
     if group == TOOLS:
         is_tool = callable(getattr(value, "function", value)) and not isinstance(value, type)
-        return [] if is_tool else [f"a tool is a function, not {describe(value)}"]
+        return [] if is_tool else [f"a tool must be a function, not {describe(value)}"]
     if len(types) == 1:
         return protocol_problems(value, types[0])
     if not isinstance(value, tuple) or len(value) != len(types):
-        return [f"a pair of functions (to plain data, from plain data) is expected, not {describe(value)}"]
+        return [f"expected a pair of functions (to plain data, from plain data), not {describe(value)}"]
     return [problem for part, kind in zip(value, types, strict=True) for problem in protocol_problems(part, kind)]
 
 

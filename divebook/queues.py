@@ -119,12 +119,14 @@ class Worker:
             or not queue_names
             or not all(isinstance(one, str) and one.strip() for one in queue_names)
         ):
-            raise SetupError(f"queues is a list of names, not {queues!r}; write queues=['labels']")
+            raise SetupError(f"queues must be a list of names, not {queues!r}; write queues=['labels']")
         if not COUNT.fits(parallel):
-            raise SetupError(f"parallel is {COUNT}, not {shown_number(parallel)}; write parallel={DEFAULT_PARALLEL}")
+            raise SetupError(
+                f"parallel must be {COUNT}, not {shown_number(parallel)}; write parallel={DEFAULT_PARALLEL}"
+            )
         worker_name: Any = name
         if worker_name is not None and not (isinstance(worker_name, str) and worker_name.strip()):
-            raise SetupError(f"the name of a worker is a text, not {name!r}; leave it out, or write name='gpu-1'")
+            raise SetupError(f"the name of a worker must be a string, not {name!r}; remove it, or write name='gpu-1'")
         if schedules is not None and not isinstance(schedules, Definitions):
             entries = list_of(schedules, "schedules", "schedules=environment.schedules")
             schedules = Definitions(schedules=tuple(map(require_schedule, entries)))
@@ -165,9 +167,9 @@ class Worker:
             A schedule can never be enqueued.
         """
         if self._thread is not None:
-            raise SetupError(f"worker {self.name} was started already; make another one")
+            raise SetupError(f"worker {self.name} was already started; create another one")
         if not self.environment.definitions.workflows:
-            raise SetupError("the environment has no workflows, so that the worker could run nothing; add some")
+            raise SetupError("the environment has no workflows, so the worker cannot run anything; add a workflow")
         if self._schedules is not None:
             self._schedules.require_sound(datetime.now().astimezone())
         with suppress(StoreBusyError):  # it announces itself as soon as the store is free
@@ -181,15 +183,15 @@ class Worker:
         for worker in self.environment.store.workers():
             if worker.id == self.name:
                 raise SetupError(
-                    f"a worker {self.name!r} is there already (process {worker.owner.pid} on {worker.owner.host}); "
-                    f"give this one another name. If that one is gone, its name is free after {WORKER_SECONDS:g} s"
+                    f"a worker {self.name!r} already exists (process {worker.owner.pid} on {worker.owner.host}); "
+                    f"choose another name. If that worker is gone, its name is free after {WORKER_SECONDS:g} s"
                 )
 
     if not TYPE_CHECKING:  # a type checker would accept any name otherwise
 
         def __getattr__(self, name: str) -> Any:
             if name == "start":
-                raise AttributeError("Worker has no 'start' any more; write start_thread()")
+                raise AttributeError("Worker no longer has 'start'; write start_thread()")
             raise AttributeError(f"Worker has no attribute {name!r}", name=name, obj=self)
 
     def __enter__(self) -> Self:
@@ -257,9 +259,10 @@ class Worker:
         for driver in live:
             self._control.leave(driver)
             message = (
-                "worker %s has waited %g s and broken off execution %s of %r: whoever takes it up makes its calls again"
+                "worker %s has waited %g s and stopped execution %s of %r: the process that resumes it repeats its "
+                "calls"
             )
-            asks = "or asks about those that may not be made twice"
+            asks = "or asks about calls that must not be repeated"
             _log.warning(f"{message}, {asks}", self.name, patience_of(patience), driver.id, driver.workflow.name)
         if not self.environment.store.closed:
             self.environment.store.retire(self.name)
@@ -277,7 +280,7 @@ class Worker:
                 except StoreClosedError:
                     return
                 except ReadOnlyStoreError:
-                    _log.exception("worker %s ends: it cannot take anything", self.name)
+                    _log.exception("worker %s stops: it cannot take runs from its queues", self.name)
                     return
                 except StoreError as error:  # busy or unreachable: driven executions continue
                     self._warn(str(error))
@@ -297,7 +300,7 @@ class Worker:
         last_trouble, since = self._trouble
         if trouble != last_trouble or now - since >= RETRY_SECONDS:
             self._trouble = trouble, now
-            _log.warning("worker %s could not look into its queues: %s", self.name, trouble)
+            _log.warning("worker %s could not read its queues: %s", self.name, trouble)
 
     def _check_queues(self) -> int:
         """Check the queues once: enqueue schedules that are due, publish the state of the worker, cancel children
@@ -338,7 +341,7 @@ class Worker:
             except DivebookError as error:
                 self._refused[lease.execution_id] = now + RETRY_SECONDS, str(error)
                 self._announced_at = float("-inf")  # announces the reason at once
-                _log.warning("execution %s could not be taken up: %s", lease.execution_id, error)
+                _log.warning("execution %s could not be resumed: %s", lease.execution_id, error)
             else:
                 self.taken += 1
                 driver.driving().add_done_callback(lambda _: self._news.set())
@@ -389,5 +392,5 @@ def patience_of(patience: Any) -> float:
     """
     seconds = seconds_of(patience, "patience")
     if not SECONDS.fits(seconds):
-        raise SetupError(f"patience is {SECONDS}, not {shown_number(patience)}; write patience={PATIENCE:g}")
+        raise SetupError(f"patience must be {SECONDS}, not {shown_number(patience)}; write patience={PATIENCE:g}")
     return float(seconds)

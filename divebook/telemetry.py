@@ -111,7 +111,7 @@ class Telemetry:
         the caller calls in reverse order: the subscriptions end before the processors are closed.
         """
         if not self._processors and self._measures is None:
-            _log.info("telemetry is off, as the variables of OpenTelemetry say")
+            _log.info("telemetry is switched off by OpenTelemetry's environment variables")
             return []
         listener = _Listener(self, store)
         return [listener.close, store.subscribe(listener)]
@@ -195,7 +195,11 @@ class Telemetry:
             except Exception:  # noqa: BLE001 - a person's own: what it lacks, others have
                 if number not in self._failing:
                     self._failing.add(number)
-                    _log.warning("%r lacks what it refuses; this is said once", processor, exc_info=True)
+                    _log.warning(
+                        "%r refused some data, which is missing there; this warning appears once",
+                        processor,
+                        exc_info=True,
+                    )
         if self._measures is not None and not ended.served:
             self._measures.take(ended, followed.workflow, status)
 
@@ -480,8 +484,8 @@ class ReportingThread:
         if self._thread.is_alive():
             self._is_given_up = True
             _log.warning(
-                "telemetry lacks what %d events came to: it was not told within %g seconds, as what takes the spans "
-                "is slow. A BatchSpanProcessor keeps nobody waiting",
+                "telemetry is missing the spans of %d events: they were not accepted within %g seconds, because the "
+                "span processor is slow. A BatchSpanProcessor does not block",
                 self._jobs.qsize(),
                 REPORTING_SECONDS,
             )
@@ -505,14 +509,14 @@ def run_in_time(what: str, things: Sequence[Callable[[], object]]) -> None:
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     if any(thread.is_alive() for thread in threads):
-        _log.warning("telemetry may lack the end: %s took longer than %g seconds", what, SENDING_SECONDS)
+        _log.warning("telemetry may miss the end: %s took longer than %g seconds", what, SENDING_SECONDS)
 
 
 def _run_logged(what: str, thing: Callable[[], object]) -> None:
     try:
         thing()
     except Exception as error:  # noqa: BLE001 - an exporter's, which may be a person's own
-        _log.warning("telemetry may lack the end: %s failed: %s: %s", what, type(error).__name__, error)
+        _log.warning("telemetry may miss the end: %s failed: %s: %s", what, type(error).__name__, error)
 
 
 # --- metrics -------------------------------------------------------------------------------------------------------
@@ -644,7 +648,7 @@ class _Listener:
                         ended.span.parameters = ended.span.result = None  # what is told need not be held
         except Exception:  # noqa: BLE001 - the run must not depend on who is told of it
             last = events[-1].sequence if events else 0
-            _log.exception("telemetry of %s lacks what it would tell of its events up to %d", execution_id, last)
+            _log.exception("telemetry of %s is missing its events up to %d", execution_id, last)
             self._followed.pop(execution_id, None)
 
 

@@ -290,7 +290,7 @@ def test_what_failed_in_a_trace_failed(environment, tmp_path):
     ("text", "told"),
     [
         ('[{"kind": "response", "parts": []}]', "message 1: a response comes before any request"),
-        (json.dumps(otlp([span("a", "", "embeddings", 1, 2)])), "has 1 spans, and none says gen_ai.operation.name"),
+        (json.dumps(otlp([span("a", "", "embeddings", 1, 2)])), "has 1 spans, but none with gen_ai.operation.name"),
         ('{"a": 1}', "line 1"),
         ("not JSON", "line 1"),
         ("", "empty|no events"),

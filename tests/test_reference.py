@@ -378,7 +378,7 @@ def test_users_meet_runs_and_questions_and_not_the_words_of_logs():
 def test_a_former_word_and_a_wrong_name_of_the_context_name_the_right_one():
     from divebook.testing import Context
 
-    with pytest.raises(AttributeError, match="Context has no 'execution_id' any more; write run_id"):
+    with pytest.raises(AttributeError, match="Context no longer has 'execution_id'; write run_id"):
         _ = Context().execution_id
     with pytest.raises(AttributeError, match="Context has no attribute 'slep'; did you mean 'sleep'"):
         _ = Context().slep

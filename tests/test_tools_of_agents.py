@@ -94,7 +94,11 @@ def test_what_comes_with_a_call_still_comes_where_arguments_are_fixed():
     ("definition", "error", "says"),
     [
         ({"Agents": {"Tools": ["read_fiel"]}}, NotFoundError, r"unknown tool: read_fiel.*read_file"),
-        ({"Agents": {"Tools": ["web_search"]}}, SetupError, "agent a names the tool web_search, which is not there: "),
+        (
+            {"Agents": {"Tools": ["web_search"]}},
+            SetupError,
+            "agent a names the tool web_search, which does not exist: ",
+        ),
         (
             {"Tools": [{"Name": "fetch", "Enabled": False}], "Agents": {"Tools": ["fetch"]}},
             SetupError,
@@ -105,7 +109,11 @@ def test_what_comes_with_a_call_still_comes_where_arguments_are_fixed():
             SetupError,
             "tool \"find\" has no parameter 'kee'",
         ),
-        ({"Agents": {"Tools": ["fetch"], "ToolConfig": {"fetch": 3}}}, SetupError, "fetch holds 3, not options"),
+        (
+            {"Agents": {"Tools": ["fetch"], "ToolConfig": {"fetch": 3}}},
+            SetupError,
+            "fetch must be a mapping of options, not 3",
+        ),
         (
             {"Agents": {"Tools": ["fetch"], "ToolConfig": {"find": {}}}},
             SetupError,
@@ -114,7 +122,7 @@ def test_what_comes_with_a_call_still_comes_where_arguments_are_fixed():
         (
             {"Tools": [{"Name": "far", "Parameters": {"x": 1}}], "Agents": {"Tools": ["far"]}},
             SetupError,
-            "tool far is not one that takes options here: x would have no effect",
+            "tool far takes no options here: x would have no effect",
         ),
     ],
 )

@@ -286,7 +286,7 @@ def test_frames_of_an_id_are_those_of_the_run(objects):
 
 def test_a_map_over_another_list_says_which_rows_it_was_begun_with(objects):
     divebook.map([{"x": 1}], double, store="lists").wait()
-    with pytest.raises(DivebookError, match=r"was begun with another frame \(1 row\)"):
+    with pytest.raises(DivebookError, match=r"was started with another frame \(1 row\)"):
         divebook.map([{"x": 1}, {"x": 2}], double, store="lists")
 
 
@@ -324,11 +324,11 @@ def in_a_workflow(call):
     [
         (
             lambda ctx: ctx.ask("Which?", ["a"]),
-            'has a JSON form, or a JSON schema, not a list; write Literal["yes", "no"] for a choice',
+            'have a JSON form, or be a JSON schema, not a list; write Literal["yes", "no"] for a choice',
         ),
         (
             lambda ctx: ctx.ask("Which?", 5),
-            "has a JSON form, or a JSON schema, not 5; write answer=int",
+            "have a JSON form, or be a JSON schema, not 5; write answer=int",
         ),
         (lambda ctx: ctx.ask(5), "the question must be a string, not 5"),
         (lambda ctx: ctx.ask(" "), "the question must not be empty"),
@@ -354,7 +354,7 @@ def test_a_timeout_is_shown_as_it_was_given(objects):
     started = objects.environment.start(Workflow("sleeping", [Step("sleep", seconds=1000)]))
     for wait in (started.wait, started.result, partial(started.result, "10ms")):
         limit = 0.01 if isinstance(wait, partial) else 0.02
-        with pytest.raises(TimeoutError, match=rf"after {limit} s, and continues: wait\(\) again, or cancel\(\) it"):
+        with pytest.raises(TimeoutError, match=rf"after {limit} s, and continues: call wait\(\) again, or cancel\(\)"):
             wait() if isinstance(wait, partial) else wait(limit)
     started.cancel().wait()
 

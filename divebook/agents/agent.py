@@ -782,7 +782,7 @@ def _model_called(model: str) -> Model:
             return provider
 
     async def respond(*_: Any) -> Any:
-        raise StepError(f"model {model!r} was asked for an answer that its log does not have")
+        raise StepError(f"model {model!r} was asked for a response that is not in its log")
 
     # The profile decides the form of requests, for example how structured output is requested.
     try:

@@ -81,8 +81,8 @@ if TYPE_CHECKING:
 
 
 ANSWER_NOW = (
-    "You have called tools as often as you may for this prompt, and cannot call one any more. "
-    "Answer now, with what you know."
+    "You have called tools as often as you may for this prompt, and cannot call one any more. Answer now, with what "
+    "you know."
 )
 
 
@@ -409,8 +409,8 @@ class LastRound(RequestRule):
             raise AgentError(
                 self._agent,
                 step,
-                f"its model called {called_tools[0]} again after {self._limit} rounds of calls, which was not carried "
-                "out; raise its ToolIterationLimit",
+                f"its model called {called_tools[0]} again after {self._limit} rounds of calls. That call was not "
+                "made; raise its ToolIterationLimit",
             )
 
 
@@ -448,8 +448,8 @@ def _reason(turn: AgentTurn, error: Exception) -> str:
     # pydantic-ai asks the model to correct an unknown tool name, and gives up at its limit with `ModelRetry` as cause.
     if turn.unknown_tools and isinstance(error.__cause__, ModelRetry):
         return (
-            f'its model called unknown tool "{turn.unknown_tools[0]}", was told so, and called it again; give the '
-            f"agent that tool, or another Model, {_ASK_AGAIN}"
+            f'its model called unknown tool "{turn.unknown_tools[0]}", got an error for it, and called it again; '
+            f"give the agent that tool, or another Model, {_ASK_AGAIN}"
         )
     limit = _CORRECTIONS_USED.match(str(error))
     if limit is None:
@@ -459,13 +459,13 @@ def _reason(turn: AgentTurn, error: Exception) -> str:
     count = int(limit["tool_limit"] or limit["output_limit"])
     key = "`retries` of its pydantic_ai.Agent" if turn.corrections is None else "its Corrections"
     return (
-        f"{subject} did not have the expected form ({_fault(error)}), also after {plural(count, 'correction')}; "
-        f"raise {key} and resume the run, or use another Model, {_ASK_AGAIN}"
+        f"{subject} did not have the expected form ({_fault(error)}), even after {plural(count, 'correction')}; raise "
+        f"{key} and resume the run, or use another Model, {_ASK_AGAIN}"
     )
 
 
 # A resumption replays the replies that the log has.
-_ASK_AGAIN = "and fork the run before this step; a run that is resumed keeps the replies that it has"
+_ASK_AGAIN = "and fork the run before this step. A resumed run keeps its recorded replies"
 """Advice to ask the model again from the beginning of its turn."""
 
 
@@ -508,8 +508,8 @@ def _warn_of_none(agent: str, expected_type: Any) -> None:
     # `object` and `NoneType` (pydantic-ai's default) declare no dependencies, so None is a valid value.
     if isinstance(expected_type, type) and expected_type not in (object, type(None)):
         _log.warning(
-            "agent %s is made for ctx.deps of type %s and gets none: give them by Agent.of(agent, deps=...), or in a "
-            "workflow by ctx.agent(%r).run(..., deps=...)",
+            "agent %s needs ctx.deps of type %s but has none: pass them with Agent.of(agent, deps=...), or in a "
+            "workflow with ctx.agent(%r).run(..., deps=...)",
             agent,
             expected_type.__name__,
             agent,
@@ -723,6 +723,6 @@ def _recorded_run_model() -> Model:
     """
 
     async def respond(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
-        raise StepError("a run that is played again was asked for an answer that it does not have")
+        raise StepError("a replayed run was asked for a response that is not in its log")
 
     return FunctionModel(respond, model_name=RECORDED)

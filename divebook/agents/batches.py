@@ -85,7 +85,7 @@ class AgentBatches:
         if model.batch_max_requests is None:
             raise StepError(
                 f"the model of agent {agent.name}, {agent.model_name}, has no batch API: name another Model, such as "
-                "openai:gpt-5-mini, or leave out batch=True, so that each row is a request of its own"
+                "openai:gpt-5-mini, or remove batch=True, so that each row is sent as a separate request"
             )
         batches = cls(agent, model, instructions, output)
         if batches._validating_agent is not None:
@@ -193,7 +193,8 @@ class AgentBatches:
             # Without a list, a second submission might pay for the same batch twice.
             if may_exist and not can_list:
                 raise OutcomeUnknownError(
-                    "the provider did not say whether it has the batch, and does not list those it has"
+                    "it is unknown whether the provider has the batch: it did not confirm it, and it cannot list its "
+                    "batches"
                 )
             # From here on, an error may mean that the provider has created the batch.
             has_asked = True
@@ -211,13 +212,13 @@ class AgentBatches:
                 is_refused = isinstance(error, ModelHTTPError) and error.status_code == TOO_MANY
                 may_exist = not is_refused and (isinstance(error, ModelHTTPError) or leaves_unknown(error))
             if has_asked and may_exist and not can_list:
-                raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
+                raise OutcomeUnknownError(f"it is unknown whether the provider has the batch: {error}") from error
             return SubmitLater(error.retry_after or 0, error_line(error), may_exist=may_exist)
         # The answer to the submission cannot be parsed, so the batch may exist.
         except UNREADABLE as error:
             if not can_list:
                 raise OutcomeUnknownError(
-                    f"what came in place of a batch cannot be read: {error_line(error)}"
+                    f"the provider's reply to the batch cannot be read: {error_line(error)}"
                 ) from error
             return SubmitLater(0, error_line(error), may_exist=has_asked or may_exist)
 
@@ -324,7 +325,7 @@ class AgentBatches:
         """
         name = handle["id"]
         if "lost" in handle:
-            return self._without(names, f"batch {name} cannot be had from its provider ({handle['lost']})")
+            return self._without(names, f"batch {name} cannot be fetched from its provider ({handle['lost']})")
         try:
             results = await self._model.batch_results(_HANDLE.validate_python(handle))
         except ModelAPIError as error:
@@ -344,7 +345,7 @@ class AgentBatches:
             if not results:
                 return self._without(names, f"the results of batch {name} cannot be read ({error_line(error)})")
         by_id = {result.custom_id: result for result in results}
-        missing = self._without(names, f"batch {name} has no result of this row that can be read")
+        missing = self._without(names, f"batch {name} has no readable result for this row")
         return {each: await self._answer(by_id[each], name) if each in by_id else missing[each] for each in names}
 
     def _without(self, names: Sequence[str], why: str) -> dict[str, BatchAnswer]:
@@ -381,7 +382,7 @@ class AgentBatches:
         except (ModelAPIError, UnexpectedModelBehavior) as error:
             return BatchAnswer(None, shared().text(f"{type(error).__name__}: {error}"), usage)
         except Exception as error:  # noqa: BLE001 - one bad line must not lose the other results
-            problem = f"StepError: what batch {batch} gave for it cannot be read ({error_line(error)}); {AGAIN}"
+            problem = f"StepError: its result in batch {batch} cannot be read ({error_line(error)}); {AGAIN}"
             return BatchAnswer(None, problem, usage)
         if not response.text:
             return BatchAnswer(None, f"StepError: the model answered without text ({response.finish_reason})", usage)
@@ -426,7 +427,7 @@ JOB_ERROR = "BatchJobError"
 """Class name of the private pydantic-ai error for a batch that ended without results."""
 
 
-AGAIN = "retry_failed() asks again, and what was paid for is paid for twice"
+AGAIN = "retry_failed() sends the row again, and you pay for it again"
 
 
 class BatchAnswer(NamedTuple):

@@ -55,9 +55,9 @@ def lasting(text: DurationLike) -> float:
     """
     seconds: float = plain_seconds(text)
     if not SECONDS.fits(seconds):
-        raise SetupError(f"Cache is a time such as 7d or 12h, not {describe(text)}", ("Cache",))
+        raise SetupError(f"Cache must be a duration such as 7d or 12h, not {describe(text)}", ("Cache",))
     if seconds <= 0:
-        raise SetupError(f"Cache is a time of more than nothing, not {text!r}; leave it out for none", ("Cache",))
+        raise SetupError(f"Cache must be a duration above 0, not {text!r}; remove it to use no cache", ("Cache",))
     return seconds
 
 
@@ -109,7 +109,9 @@ class ResponseCache:
             if self._write_count % PRUNED_EVERY == 0:
                 self.prune()
         except OSError as error:
-            _log.warning("a response cannot be kept in %s, and is asked for again next time: %s", self.folder, error)
+            _log.warning(
+                "a response cannot be stored in %s; the next run sends the request again: %s", self.folder, error
+            )
 
     def _read(self, digest: str) -> bytes | None:
         if self.folder is None:
@@ -234,14 +236,14 @@ class Cassette:
         place = f"request {sent.number} of agent {self._agent}"
         if not requests:
             raise StepError(
-                f"the run {self._run} has no answer to {place} here: it took another way. Give the agent a model for "
-                "what is new, or play a run of the same workflow"
+                f"the run {self._run} has no response to {place} here, because it took another path. Give the agent a "
+                "model for the new requests, or use a run of the same workflow"
             )
         recorded_messages = _request_messages(requests[0].messages)
         old, new = _first_difference(recorded_messages, _request_messages(sent.messages))
         raise StepError(
-            f"the run {self._run} was asked something else in {place}. It was sent {old}, and now {new}. Put back what "
-            "was changed, or give the agent a model for what is new"
+            f"the run {self._run} recorded a different {place}. It sent {old}, and now sends {new}. Undo the change, "
+            "or give the agent a model for the new request"
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:

@@ -336,9 +336,9 @@ def _why_unusable(name: str, error: Exception) -> str:
         return str(error)
     key = " or ".join(variables)
     return (
-        f"{provider} needs a key in the environment variable {key}. Set it before you start the program "
-        f"(`export {variables[0]}=...`) or in Python (`os.environ[{variables[0]!r}] = ...`), then resume the run; its "
-        "completed steps are kept"
+        f"{provider} needs an API key in the environment variable {key}. Set it before you start the program (`export "
+        f"{variables[0]}=...`) or in Python (`os.environ[{variables[0]!r}] = ...`), then resume the run; its completed "
+        "steps are kept"
     )
 
 
@@ -346,7 +346,9 @@ def _with_key(provider: Callable[..., Provider[Any]], secret: str) -> Provider[A
     try:
         return provider(api_key=secret)
     except TypeError as error:
-        raise SetupError(f"it takes no ApiKey: leave that out, and set what its library reads ({error})") from error
+        raise SetupError(
+            f"it does not accept ApiKey: remove that key, and set the variables that its library reads ({error})"
+        ) from error
 
 
 CLIENTS = ModelClients()

@@ -210,8 +210,8 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         wrapper = super()._wrap_leaf_toolset(ts)
         if wrapper is None and not isinstance(ts, ExternalToolset):  # people supply the results of external tools
             raise UserError(
-                f"the calls of toolset {ts.id!r} would not be recorded, since {type(ts).__name__} is not a kind of "
-                "toolset that pydantic-ai knows; offer its tools by a FunctionToolset with an id"
+                f"the calls of toolset {ts.id!r} would not be recorded, because {type(ts).__name__} is not a known "
+                "pydantic-ai toolset class; offer its tools in a FunctionToolset with an id"
             )
         return wrapper
 
@@ -361,9 +361,8 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         call = INSIDE.get()
         if call is not None:
             _log.warning(
-                "agent %s runs inside %s, which is recorded as a single operation: its requests are not recorded "
-                "separately and not counted, and it cannot ask a person; to have them recorded, give the tool "
-                "metadata={'%s': False}",
+                "agent %s runs inside %s, which is recorded as a single operation. Its requests are not recorded or "
+                "counted separately, and it cannot ask a person. To record them, give the tool metadata={'%s': False}",
                 self.name,
                 call,
                 ENGINE,
@@ -957,7 +956,7 @@ async def _approved(
         validate = tool.args_validator.validate_python if single_argument is None else single_argument.revalidate
         validated: dict[str, Any] = validate(dict(decision.arguments))
     except ValidationError as error:
-        raise ToolFailed(f"{name} was approved with arguments that do not fit: {error}") from error
+        raise ToolFailed(f"{name} was approved with invalid arguments: {error}") from error
     return validated
 
 
@@ -1031,11 +1030,11 @@ def check(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
     error.
     """
     if DivebookDurability.from_agent(agent) is not None:
-        raise SetupError(f"agent {name} has DivebookDurability already: leave it out, Agent.of adds it")
+        raise SetupError(f"agent {name} already has DivebookDurability: remove it; Agent.of adds it")
     try:
         DivebookDurability(name=name).for_agent(agent)
     except UserError as error:
-        raise SetupError(f"agent {name} cannot be taken as it is: {error}") from error
+        raise SetupError(f"agent {name} cannot be used: {error}") from error
 
 
 def require_closed(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
@@ -1048,6 +1047,6 @@ def require_closed(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
     """
     if agent._entered_count:  # noqa: SLF001 - see above
         raise SetupError(
-            f"agent {name} is held open by `async with agent:`, and its servers and connections answer on the loop of "
-            "that block only: leave the block and resume the run, which opens what it needs by itself"
+            f"agent {name} is open in `async with agent:`, so its servers and connections answer only on the event "
+            "loop of that block. Leave the block and resume the run; the run opens them itself"
         )

@@ -97,7 +97,7 @@ def turns_of(data: Any, name: str) -> list[ImportedTurn]:
     turns = list(_turns(sorted(roots, key=lambda span: span.began)))
     if not turns:
         raise InvalidEventError(
-            f"{name} has {len(spans)} spans, and none says gen_ai.operation.name: chat; export the spans of the models"
+            f"{name} has {len(spans)} spans, but none with gen_ai.operation.name: chat; export the spans of model calls"
         )
     return turns
 
@@ -370,7 +370,7 @@ def _of_sdk(data: Mapping[str, Any]) -> _Span:
 def _error(is_one: bool, message: Any, attributes: Mapping[str, Any]) -> str | None:  # noqa: FBT001 - read off a status
     if not is_one:
         return None
-    return str(message or attributes.get("error.type") or "it failed; the trace does not say why")
+    return str(message or attributes.get("error.type") or "it failed; the trace has no error message")
 
 
 def _microseconds(value: Any) -> int:
@@ -921,7 +921,7 @@ def call_of(part: Mapping[str, Any], next_message: Mapping[str, Any] | None, beg
         # pydantic-ai asks the model to correct a call with such a part; the call itself has no result.
         call.is_retry = result["part_kind"] == RETRIED or result.get("outcome") == "retried"
         if call.is_retry or result.get("outcome") in ("failed", "denied"):
-            call.error = _text(result.get("content")) or "it failed; the history does not say why"
+            call.error = _text(result.get("content")) or "it failed; the history has no error message"
         else:
             call.result = result.get("content")
     return call

@@ -87,7 +87,7 @@ def model_name(provider: str | None, model: str | None, default_provider: str = 
         return model
     if not provider:
         raise SetupError(
-            f'model "{model}" is named without a provider; write `Model: <provider>:{model}` or add `Provider`',
+            f'model "{model}" has no provider; write `Model: <provider>:{model}` or add `Provider`',
             ("Model",),
         )
     return f"{_PROVIDERS.get(provider, provider)}:{model}"
@@ -99,9 +99,9 @@ def _default_model(provider: str) -> str:
         return f"{name}:{DEFAULT_MODELS[name]}"
     listed = known_models(name)
     more = ", ..." if len(listed) > MOST_LISTED else ""
-    advice = f"one of {', '.join(listed[:MOST_LISTED])}{more}" if listed else "a model that you have there"
+    advice = f"one of {', '.join(listed[:MOST_LISTED])}{more}" if listed else "a model that you have access to"
     raise SetupError(
-        f'provider "{provider}" is named without a model, and has no default; add `Model: <name>`, {advice}',
+        f'provider "{provider}" has no default model; add `Model: <name>`, {advice}',
         ("Provider",),
     )
 
@@ -130,12 +130,14 @@ def check_key(definition: AgentDefinition, *, is_named: bool) -> None:
         return
     if not is_reference(definition.api_key):
         raise SetupError(
-            f"ApiKey of agent {definition.name} is a key itself, which definitions and logs would hold; put it into a "
-            "variable or a file, and name that: env://NAME or file://PATH",
+            f"ApiKey of agent {definition.name} is the key itself, so definitions and logs would contain it. Put the "
+            "key into an environment variable or a file, and write env://NAME or file://PATH",
             ("ApiKey",),
         )
     if not is_named:
-        raise SetupError(f"agent {definition.name} has an ApiKey, and a model made with a key already: leave one out")
+        raise SetupError(
+            f"agent {definition.name} has an ApiKey, but its model object already has a key: remove one of them"
+        )
 
 
 def without_secrets(definition: AgentDefinition) -> AgentDefinition:

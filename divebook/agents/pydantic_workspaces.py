@@ -57,7 +57,7 @@ from divebook.workspaces.workspace import CURRENT_WORKSPACE, Workspace, shell_in
 NOTE = "Commands run where the workspace is, which may be another machine."
 
 
-_SHORT = "it printed more than the backend holds"
+_SHORT = "it printed more than the backend keeps"
 
 
 class WorkspaceOfBackend(Workspace):
@@ -351,8 +351,8 @@ class BackedShell(Shell):
         # inherited. The backend returns the output at the end, so a listener gets it in one piece.
         shown = command.command if isinstance(command.command, str) else " ".join(command.command)
         if command.stdin or command.on_start is not None:
-            feature = "reads input" if command.stdin else "goes on beside others"
-            raise ShellExecutionError(shown, f"no command that {feature} can be run by a backend of pydantic-ai's")
+            feature = "reads input" if command.stdin else "runs in the background"
+            raise ShellExecutionError(shown, f"a command that {feature} cannot run in a pydantic-ai backend")
         argv = ["/bin/sh", "-c", command.command] if isinstance(command.command, str) else [*command.command]
         if not command.inherit_env:
             # Without `-i`, the command would inherit the environment of the backend.
@@ -532,7 +532,9 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
             elif not self._is_open:
                 await shielded(self._enter())  # a cancelled caller must not lose what was created
         if not self._workspace.is_entered:
-            raise WorkspaceUnavailableError("the workspace was left: enter it again, and make another backend of it")
+            raise WorkspaceUnavailableError(
+                "the workspace was left: enter it again, and create another backend from it"
+            )
         await self._require_there()
         files = self._workspace.file_operator
         if not isinstance(files, LocalFileOperator):
@@ -626,7 +628,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         `SupportsCommands.run`.
         """
         if isinstance(command, str) != shell:
-            raise TypeError("a text is run with shell=True, a program and its arguments without it")
+            raise TypeError("a string is run with shell=True, a program and its arguments without it")
         if timeout is not None and not 0 < timeout < math.inf:
             raise ValueError(f"timeout must be a number of seconds above 0, or None for no limit, not {timeout}")
         # The place may disappear during the command. Each outcome checks for it first, because its loss explains any
@@ -651,7 +653,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
             wholes = [path for path in (result.stdout_file, result.stderr_file) if path is not None]
             note = f"; the whole is in {' and '.join(wholes)}" if wholes else ""
             raise WorkspaceOutputLimitError(
-                f"the command printed more than the {runs.output_limit:,} bytes that are held{note}",
+                f"the command printed more than the limit of {runs.output_limit:,} bytes{note}",
                 limit=runs.output_limit,
                 stdout=result.stdout,
                 stderr=result.stderr,
@@ -734,4 +736,4 @@ def _remove(disk: Disk, path: str) -> None:
 def _require_below(disk: Disk, real: str, path: str) -> None:
     working_folder = disk.policy.default.name
     if working_folder == real or working_folder.startswith(f"{real.rstrip('/')}/"):
-        raise ValueError(f"{path} is the working folder {working_folder}, or holds it: that is not removed")
+        raise ValueError(f"{path} is the working folder {working_folder} or contains it, so it cannot be removed")

@@ -150,8 +150,8 @@ class AgentTurn:
         if what not in self.cleaned and cleaned_value != value and cleaned_value != shared().without_named(value):
             self.cleaned.add(what)
             _log.warning(
-                "%s had what looks like a credential: agent %s and the log have [redacted] in its place; name keys by "
-                'env://NAME, or let agents have them by Policy("credentials")',
+                "%s contained text that looks like a credential. Agent %s and the log have [redacted] in its place. "
+                'Refer to keys as env://NAME, or allow credentials with Policy("credentials")',
                 what,
                 self.record.agent,
             )
@@ -375,8 +375,8 @@ def warn_of_change(deps: Any, old_state: Any, turn: AgentTurn, tool: str) -> Non
     if new_state not in (None, old_state):
         turn.changing.add(tool)
         _log.warning(
-            "tool %s of agent %s changed ctx.deps, which is not recorded: a run that is resumed has it as it was "
-            "before the call; let the tool return what is to last",
+            "tool %s of agent %s changed ctx.deps. That change is not recorded, so a resumed run does not have it. "
+            "Return the value from the tool instead",
             tool,
             turn.record.agent,
         )

@@ -43,7 +43,7 @@ KEYS = ("call", "error", "output", "retry_after", "say", "status", "think")
 
 
 FORMS = (
-    'a text, {call: {tool: {argument: value}}}, {output: ...}, {think: ..., say: ...} or {error: "...", status: 429}'
+    'a string, {call: {tool: {argument: value}}}, {output: ...}, {think: ..., say: ...} or {error: "...", status: 429}'
 )
 
 
@@ -99,7 +99,8 @@ class ScriptedModel:
             is_function = name == "replies" and callable(value)
             if not is_function and (isinstance(value, str | Mapping) or not isinstance(value, Sequence)):
                 raise SetupError(
-                    f"{name} of a scripted model are a list, one for each request, not {describe(value)}; write [...]"
+                    f"{name} of a scripted model must be a list with one reply for each request, not "
+                    f"{describe(value)}; write [...]"
                 )
         for turn in self.turns:
             list_of(turn, "each of the turns of a scripted model", "turns=[['first', 'second'], ['third']]")
@@ -129,7 +130,9 @@ class ScriptedModel:
         if isinstance(written, list):
             return cls(written)
         if not isinstance(written, Mapping):
-            raise SetupError(f"a script is a list of replies, or a mapping with `turns`, not {written!r}", ("Script",))
+            raise SetupError(
+                f"a script must be a list of replies or a mapping with `turns`, not {written!r}", ("Script",)
+            )
         for key in written:
             if key not in WRITTEN:
                 raise SetupError(f"a script has no {key!r}; it has {', '.join(WRITTEN)}", ("Script", str(key)))
@@ -349,7 +352,9 @@ def _together(replies: Sequence[ScriptedReply], written: WrittenReply) -> Script
     that cannot be merged.
     """
     if not replies or any(reply.error is not None or reply.output for reply in replies):
-        raise SetupError(f"a list within a script is calls side by side, not {written!r}; write [{{call: ...}}, ...]")
+        raise SetupError(
+            f"a list within a script must hold parallel calls, not {written!r}; write [{{call: ...}}, ...]"
+        )
     calls = tuple(call for reply in replies for call in reply.calls)
     return ScriptedReply("".join(reply.say for reply in replies), "".join(reply.think for reply in replies), calls)
 
@@ -359,7 +364,7 @@ def _calls(written: Any) -> Iterable[ScriptedCall]:
         return [ScriptedCall(written, {})]
     if isinstance(written, Sequence):
         side = "[{call: {tool: ...}}, {call: {tool: ...}}]"
-        raise SetupError(f"`call` of a script cannot be {written!r}; several calls side by side are a list: {side}")
+        raise SetupError(f"`call` of a script cannot be {written!r}; write parallel calls as a list: {side}")
     if not isinstance(written, Mapping):
         raise SetupError(f"`call` of a script cannot be {written!r}; write {{call: {{tool: {{argument: value}}}}}}")
     # `call: {search: }` in YAML has None in place of the arguments.
@@ -368,18 +373,18 @@ def _calls(written: Any) -> Iterable[ScriptedCall]:
 
 def _failing(written: Mapping[str, Any]) -> ScriptedReply:
     if set(written) - {"error", "status", "retry_after"}:
-        raise SetupError(f"a reply with `error` has no answer, but this says {dict(written)!r}; make two replies of it")
+        raise SetupError(f"a reply with `error` cannot have an answer too: {dict(written)!r}; write two replies")
     status = written.get("status")
     retry_after = written.get("retry_after")
     if retry_after is not None and status is None:
-        raise SetupError(f"only a provider says `retry_after`: {dict(written)!r} needs a `status` such as 429")
+        raise SetupError(f"`retry_after` needs an HTTP status: add a `status` such as 429 to {dict(written)!r}")
     return ScriptedReply(error=_text(written, "error"), status=status, retry_after=retry_after)
 
 
 def _text(written: Mapping[str, Any], key: str) -> str:
     value = written.get(key, "")
     if not isinstance(value, str):
-        raise SetupError(f"`{key}` of a script must be a text, not {value!r}")
+        raise SetupError(f"`{key}` of a script must be a string, not {value!r}")
     return value
 
 
@@ -399,6 +404,6 @@ def words(text: str) -> list[str]:
 def _unscripted_reply(prompt: str) -> str:
     first_line = prompt.strip().partition("\n")[0][:80] or "nothing"
     return (
-        f"[scripted model] No model was asked, so this text was not written by one. Asked: {first_line} "
-        "(for a real answer give the agent a Model, for example `Model: openai:gpt-5-mini`)"
+        f"[scripted model: no model configured] Prompt: {first_line} (for a real answer give the agent a Model, for "
+        "example `Model: openai:gpt-5-mini`)"
     )

@@ -239,7 +239,7 @@ MOST_ASKED = 50
 """Maximum number of questions of a server in one call. Without it, a server that always asks would never end."""
 
 
-_TOO_MUCH = "more than {} things in one call"
+_TOO_MUCH = "more than {} questions in one call"
 
 
 RepeatCall = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
@@ -292,7 +292,7 @@ class _CallQuestions:
             return {"action": CANCEL, "error": _TOO_MUCH.format(MOST_ASKED)}
         turn = self._place.turn
         context = self._place.turn.context
-        question = turn.without_credentials(request, f"what tool {self._tool.own_name} asks")
+        question = turn.without_credentials(request, f"the question of tool {self._tool.own_name}")
         if MESSAGES in question:
             # A person may be asked about a bound, and the call cannot be suspended until the answer
             # (test_a_bound_that_is_met_during_a_call_is_asked_about_while_the_call_waits).
@@ -423,7 +423,9 @@ async def elicit(
     except DefinitionError as error:
         # The server gets the reason. A question that no answer fits would stay open for ever.
         reason = error.problems[0].message
-        _log.warning("tool %s of MCP server %s asks what cannot be answered: %s", tool.name, tool.server, reason)
+        _log.warning(
+            "tool %s of MCP server %s asks a question that cannot be answered: %s", tool.name, tool.server, reason
+        )
         return {"action": CANCEL, "error": reason}
     wording = asked_by_server(request["message"], tool.server, tool.own_name, form, DECLINE)
     question = await context.question(

@@ -76,7 +76,7 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
         )
     except (UserError, PydanticUserError, NameError) as error:
         message = f"{tool.kind_and_name} cannot be shown to a model: {error}"
-        hint = "annotate its parameters with types that JSON can hold, defined where the function is"
+        hint = "annotate its parameters with types that have a JSON form and are defined in the module of the function"
         raise DefinitionError([Problem(message, hint=hint)]) from error
     if schema is None and code is not None and shape is not None:
         # The cached schema must not keep the tool's function alive, so it refers to another function.
@@ -271,7 +271,7 @@ def _described(value: object) -> str:
     try:
         return as_unicode(f"{kind}: {value}")
     except BaseException as error:  # noqa: BLE001 - see above
-        return f"{kind}, whose text cannot be had: {type(error).__name__}"
+        return f"{kind}, whose message cannot be read: {type(error).__name__}"
 
 
 # --- shortened results ----------------------------------------------------------------------------------------------
@@ -504,7 +504,7 @@ def output_type(declared: Any) -> Any:
             return _validating_type(dict(declared), declared, None)
         return _validating_type(_as_object(declared), declared, ITEM)
     except UserError as error:
-        raise SetupError(f"this Output cannot be asked of a model: {error}") from error
+        raise SetupError(f"this Output cannot be requested from a model: {error}") from error
 
 
 def _as_object(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -307,9 +307,7 @@ def rows_frame(log_and_step: tuple[Iterable[Event], str | None]) -> pd.DataFrame
     facts = [(event.step, event.data) for event in events if isinstance(event.data, catalog.RowsCompleted)]
     steps = dict.fromkeys(step for step, _ in facts)
     if step is None and len(steps) > 1:
-        raise SetupError(
-            f"rows of which step? Those of {', '.join(steps)} are there; write rows({next(iter(steps))!r})"
-        )
+        raise SetupError(f"several steps have rows ({', '.join(steps)}). Choose one: rows({next(iter(steps))!r})")
     name = next(iter(steps), "") if step is None else step
     parts = [data for step, data in facts if step == name]
     if not parts:
@@ -613,7 +611,7 @@ COMPARED_COLUMNS: Columns = {
     "event_b": Column(NUMBER, "number of the event of B", _event("b")),
     **_of_both("status", TEXT, "how it ended", lambda placed: placed.status),
     **_of_both("asked", ANYTHING, "what was asked: parameters, item, question", _opened("asked")),
-    **_of_both("answered", ANYTHING, "what came of it: result, output, answer, value", _opened("answered")),
+    **_of_both("answered", ANYTHING, "its result, output, answer or value", _opened("answered")),
     **_of_both("tokens", NUMBER, "tokens read and written", lambda placed: placed.tokens),
     **_of_both("cost", MONEY, "US dollars, as far as prices are known", _cost),
     **_of_both("duration", SPAN, "time it took", _duration),

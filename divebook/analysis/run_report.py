@@ -300,7 +300,7 @@ def way_on(hint: Hint) -> Line:
 
 def _purpose(hint: Hint) -> str:
     """Return the label of the next command of a run."""
-    return "to look again" if hint.command == "show" else "to continue"
+    return "to show it again" if hint.command == "show" else "to continue"
 
 
 def _table(columns: tuple[Column, ...], rows: Iterable[Sequence[str]]) -> Table:
@@ -662,7 +662,7 @@ def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...
     omitted = total - len(clean)
     if not omitted:
         return tuple(clean)
-    note = f"{plural(omitted, 'row')} not shown here; run.model_calls and run.tool_calls have all"
+    note = f"{plural(omitted, 'row')} not shown here; run.model_calls and run.tool_calls list all"
     return (("…", "", "", "", note), *clean)
 
 
@@ -681,7 +681,7 @@ def _request_rows(view: RequestView, calls: Sequence[ToolCallView], redactor: Re
     yield one_line(view.agent, 40), str(view.n), _status(view.status), _took(view.span), text
     for call in calls:
         if call.outcome == UNKNOWN:
-            result = " → it is not known whether it took effect"
+            result = " → unknown whether it took effect"
         elif call.result is None:
             result = ""
         else:

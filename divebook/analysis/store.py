@@ -259,7 +259,7 @@ class Frames(Framed):
                 roots = tuple(KINDS[column.root].columns) if column.root in KINDS else ()
                 if not roots or not column.parts:
                     raise SetupError(
-                        f"columns: {path!r} must begin with inputs, outputs or variables, or with a frame and one of "
+                        f"columns: {path!r} must start with inputs, outputs or variables, or with a frame and one of "
                         f"its columns, such as 'operations.result': frames are {', '.join(KINDS)}"
                     )
                 # ``operations.parameters.query``: the frame is `operations`, the column `parameters`, and the path
@@ -275,7 +275,7 @@ class Frames(Framed):
     def _with_user_columns(self, kind: str, table: pd.DataFrame) -> pd.DataFrame:
         for column in self._user_columns(kind):
             if column.name in table:
-                raise SetupError(f"columns: {kind} has a column {column.name!r} already; choose another name")
+                raise SetupError(f"columns: {kind} already has a column {column.name!r}; choose another name")
             # For executions the values are in the states, for other frames in the column of the frame.
             values = (
                 self._values(column) if kind == EXECUTIONS else [column.value_in(value) for value in table[column.root]]
@@ -356,7 +356,7 @@ class Selection:
                     raise NotFoundError(name, value, choices)
         for name in ("text", "chain"):
             if not isinstance(getattr(selection, name), str | None):
-                raise SetupError(f"where: {name} must be a text, not {getattr(selection, name)!r}")
+                raise SetupError(f"where: {name} must be a string, not {getattr(selection, name)!r}")
         return selection
 
     def records(self, store: EventStore, limit: int = 0) -> list[ExecutionRecord]:
@@ -414,7 +414,7 @@ def _values(name: str, value: Any) -> tuple[str, ...] | None:
     values = tuple(value) if isinstance(value, Collection) else (value,)
     for text in values:
         if not isinstance(text, str):
-            raise SetupError(f"where: {name} must be a text or a list of texts, not {value!r}")
+            raise SetupError(f"where: {name} must be a string or a list of strings, not {value!r}")
     return values
 
 

@@ -148,7 +148,7 @@ def _folds(phases: Iterable[Phase], started: int, ended: int) -> tuple[Fold, ...
 
     A run that waited three days for an answer would otherwise show its calls as a few pixels at both ends.
     """
-    candidates = []
+    candidates: list[Fold] = []
     for phase in sorted(phases, key=lambda phase: phase.started_us):
         until = ended if phase.ended_us is None else min(phase.ended_us, ended)
         # Phases of a forged recording may overlap; a fold begins behind the previous one.

@@ -86,12 +86,14 @@ class Answers:
         names = [question.step for question in asked_questions(run)] + [step.name for step in run.workflow.steps]
         open_steps = ", ".join(dict.fromkeys(question.step for question in run.open_questions))
         # A run that waits may ask the question later.
-        fact = "was not needed" if run.state.is_over else "has not been needed so far"
+        fact = "was not used" if run.state.is_over else "is not used yet"
         for key in self.unused:
             step = key.partition(":")[0]
             suggestion = None if step in names else did_you_mean(step, names)
             advice = suggestion or (open_steps and f"open: {open_steps}")
-            yield f"the answer for {key!r} {fact}: no question of that name was asked{f' ({advice})' if advice else ''}"
+            yield (
+                f"the answer for {key!r} {fact}: no question with that name was asked{f' ({advice})' if advice else ''}"
+            )
 
     def settle(
         self, execution: Run, by: str | None = None, on_misfit: Callable[[InterruptError], object] | None = None
@@ -190,11 +192,11 @@ def answers_from(
     answers: dict[str, Any] = {}
     if file is not None:
         if not Path(file).is_file():
-            raise InputError(f"there is no file of answers at {file}{similar_file(Path(file))}")
+            raise InputError(f"there is no answers file at {file}{similar_file(Path(file))}")
         try:
             text = Path(file).read_text("utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(f"the file of answers {file} is not UTF-8 text: {error}; write it as YAML") from None
+            raise InputError(f"the answers file {file} is not UTF-8 text: {error}; write it as YAML") from None
         answers |= _mapping(text, str(file))
     expected = "a mapping of question ids or steps to answers, or the path of a file with one"
     require(mapping, "answers", expected, fits=isinstance(mapping, Mapping))
@@ -222,7 +224,7 @@ def _typed_answers(typed: Iterable[str]) -> dict[str, Any]:
         # "deploy=yes" -> ("deploy", Typed("yes")), "deploy:=true" -> ("deploy", True)
         assignment = assignment_of(each)
         if assignment is None:
-            raise InputError(f"--answer {each!r} is not understood; write --answer step=value, or step:=JSON")
+            raise InputError(f"--answer {each!r} is not valid; write --answer step=value, or step:=JSON")
         name, text, is_json = assignment
         if name in answers:
             raise InputError(f"--answer {name}=... is given twice; keep one", name)
@@ -265,7 +267,7 @@ def json_of(what: str, text: str) -> Any:
     # Deeply nested brackets exceed Python's limit of recursion.
     except (ValueError, RecursionError) as error:
         message = f"{what}: {one_line(text, 80)} is not JSON ({error})"
-        raise InputError(f"{message}; a text needs double quotes inside single ones") from error
+        raise InputError(f"{message}; put a string in double quotes inside single quotes") from error
 
 
 def json_input(what: str, name: str, text: str) -> Any:
@@ -277,7 +279,7 @@ def json_input(what: str, name: str, text: str) -> Any:
     except InputError:
         if shared().under(name, text) == text:
             raise
-        raise InputError(f"{what} is not JSON; a text needs double quotes inside single ones", name) from None
+        raise InputError(f"{what} is not JSON; put a string in double quotes inside single quotes", name) from None
 
 
 def _mapping(text: str, source: str) -> dict[str, Any]:
@@ -308,7 +310,7 @@ def bounds_from(text: str | None) -> Bounds | None:
     for part in text.split(","):
         assignment = assignment_of(part.strip(), json=False)
         if assignment is None or not assignment.text.strip():
-            raise InputError(f"bounds {text!r} are not understood at {part!r}; write max_cost=2.50,max_llm_calls=40")
+            raise InputError(f"bounds {text!r} are not valid at {part!r}; write max_cost=2.50,max_llm_calls=40")
         # "40" -> 40, "2.50" -> 2.5
         values[assignment.name.strip()] = yaml_of(assignment.text.strip(), "bounds")
     return Bounds.read(values)
@@ -354,7 +356,7 @@ def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str],
     for text in texts:
         assignment = assignment_of(text, json=read is not str)
         if assignment is None:
-            raise InputError(f"{option} {text!r} changes nothing; write NAME=VALUE, for instance {example}")
+            raise InputError(f"{option} {text!r} has no value; write NAME=VALUE, for example {example}")
         name, value, is_json = assignment
         if name in values:
             raise InputError(f"{option} {name}=... is given twice; keep one", name)

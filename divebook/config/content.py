@@ -80,7 +80,9 @@ def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:
     except PatternError as error:
         raise SetupError(f"pattern {pattern!r} is not valid: {error}") from error
     except (OSError, RecursionError) as error:  # a folder without permission, or one that is deleted meanwhile
-        raise SetupError(f"pattern {pattern!r} cannot be looked for: {error}; name a narrower one") from error
+        raise SetupError(
+            f"files that match {pattern!r} cannot be searched: {error}; write a narrower pattern"
+        ) from error
 
 
 def _segments(pattern: str) -> list[str]:
@@ -261,7 +263,8 @@ def _fingerprint(data: bytes, source: str, modified: float | None = None) -> Con
 def _document(name: str, sources: Sources) -> str:
     if sources.read_document is None:
         raise SetupError(
-            f"content names the document {name!r}, but there is no document repository; read it in an environment"
+            f"content names the document {name!r}, but there is no document repository; load the definition in an "
+            "environment"
         )
     return sources.read_document(name)
 
@@ -296,7 +299,7 @@ def _read_file(path: Path) -> tuple[bytes, float]:
     """Return the content of a file, and the time of its last modification in seconds since 1970."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe would block
-            raise SetupError(f"unable to read file {path}: it is not a file; name a text, an image or a PDF")
+            raise SetupError(f"unable to read file {path}: it is not a file; name a text file, an image or a PDF")
         with path.open("rb") as file:
             # The time is that of the open file, so that it belongs to the content that was read.
             return file.read(), os.fstat(file.fileno()).st_mtime

@@ -295,8 +295,8 @@ def definitions_of_notebook(text: str, source_name: str, *, code_runs: bool = Fa
     # A notebook without any definition is an error. If it has some in Python that are not run, the error names their
     # cells.
     if not parts and not (code_runs and numbers):
-        message = f"no cell begins with {MAGIC}"
-        hint: str | None = f"a cell that begins with {MAGIC} defines agents and workflows"
+        message = f"no cell starts with {MAGIC}"
+        hint: str | None = f"a cell that starts with {MAGIC} defines agents and workflows"
         if warning is not None:
             message = f"{message}, and {warning.message}"
             hint = warning.hint
@@ -340,9 +340,9 @@ def _warning_about_code(numbers: Collection[int], source_name: str) -> Problem |
         return None
     verb = "define" if len(numbers) > 1 else "defines"
     command = advised(f"run {shlex.quote(source_name)} --code")
-    hint = f"to have the code run: {command}"
+    hint = f"to run the code: {command}"
     return Problem(
-        f"{cells_text(numbers)} {verb} in Python, and code is run only when asked", severity="warning", hint=hint
+        f"{cells_text(numbers)} {verb} in Python, but Python code runs only on request", severity="warning", hint=hint
     )
 
 
@@ -377,9 +377,9 @@ def _first_line_options(first: str, where: str) -> Namespace:
         # With `parse_args`, some versions of Python exit for unknown arguments although `exit_on_error` is false.
         options, unknown = parser.parse_known_args(shlex.split(first)[1:])
     except (ArgumentError, ValueError) as error:
-        raise DefinitionError([Problem(f"{first!r} is not understood: {error}")], where) from error
+        raise DefinitionError([Problem(f"{first!r} is not valid: {error}")], where) from error
     if unknown:
-        raise DefinitionError([Problem(f"{first!r} is not understood: unexpected {' '.join(unknown)}")], where)
+        raise DefinitionError([Problem(f"{first!r} is not valid: unexpected {' '.join(unknown)}")], where)
     return options
 
 

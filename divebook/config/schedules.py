@@ -78,7 +78,7 @@ class Schedules:
                 raise
             except DivebookError as error:
                 self._failed[schedule.name] = monotonic() + RETRY_AFTER
-                _log.warning("schedule %s: what is due could not be enqueued: %s", schedule.name, error)
+                _log.warning("schedule %s: due runs could not be enqueued: %s", schedule.name, error)
 
     def _enqueue(self, due: Due, now: datetime) -> None:
         store = self._environment.store

@@ -368,7 +368,7 @@ def _type_adapter(answer: Any) -> Any:
         return TypeAdapter(_with_portable_dicts(answer, {}))
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         example = 'Literal["yes", "no"] for a choice' if isinstance(answer, list | tuple | set | str) else "answer=int"
-        expected = "the type of an answer must be a type that has a JSON form, or a JSON schema"
+        expected = "an answer type must have a JSON form, or be a JSON schema"
         raise SetupError(f"{expected}, not {describe(answer)}; write {example}") from error
 
 

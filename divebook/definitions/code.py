@@ -302,18 +302,18 @@ class Rule(NamedTuple):
     fix: str
 
 
-_STEP = "put it into a @step function, and await that"
-_CLOCK = Rule("gives another time whenever the function runs again", "write `await ctx.now()`")
-_SLEEP = Rule("is not recorded, so that it is waited for again", "write `await ctx.sleep(seconds)`")
+_STEP = "move it into a @step function, and await that"
+_CLOCK = Rule("returns another time whenever the function runs again", "write `await ctx.now()`")
+_SLEEP = Rule("is not recorded, so the function waits again when it runs again", "write `await ctx.sleep(seconds)`")
 _LIMIT = Rule(
-    "measures time that is not recorded, and is refused when it runs",
+    "measures time that is not recorded, so it raises an error when it runs",
     "write @step(timeout=seconds) for a call, `ctx.wait_signal(name, within=seconds)` for a wait",
 )
-_CHANCE = Rule("gives something else whenever the function runs again", f"write `await ctx.random()`, or {_STEP}")
-_OUTSIDE = Rule("reads or changes what is outside whenever the function runs again", _STEP)
-TASK = Rule("begins calls in an order that depends on speed", "write `await ctx.gather(...)`")
-_THREAD = Rule("runs where nothing is recorded", _STEP)
-_IDENTITY = Rule("gives something else in another process", "compare values, or use hashlib")
+_CHANCE = Rule("returns another value whenever the function runs again", f"write `await ctx.random()`, or {_STEP}")
+_OUTSIDE = Rule("reads or changes external state whenever the function runs again", _STEP)
+TASK = Rule("starts calls in an order that depends on their speed", "write `await ctx.gather(...)`")
+_THREAD = Rule("runs outside of the recording", _STEP)
+_IDENTITY = Rule("returns another value in another process", "compare values, or use hashlib")
 
 _UNLESS_ARGUMENTS = re.compile(
     r"time\.(localtime|gmtime|ctime|strftime)|random\.Random|numpy\.random\.(default_rng|RandomState|Generator)"
@@ -440,15 +440,15 @@ _AWAITED = frozenset(
 """Methods of a workflow's context that must be awaited."""
 _ORDERING = frozenset({"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip", "reversed"})
 """Functions whose result depends on the order of their argument."""
-_UNAWAITED = Rule("is not awaited, so that it is never made", "write `await` before it")
+_UNAWAITED = Rule("is not awaited, so the call is never made", "write `await` before it")
 _UNRECORDED = Rule(
-    "is awaited and not recorded, so that it is made again whenever the function runs again",
+    "is awaited but not recorded, so it is called again whenever the function runs again",
     "call it in an async @step function, and await that",
 )
-_SET_ORDER = Rule("goes through a set, whose order differs from process to process", "write `sorted(...)` around it")
+_SET_ORDER = Rule("iterates over a set, whose order differs between processes", "write `sorted(...)` around it")
 _GLOBAL = Rule(
-    "changes what outlasts the run, so that the function meets it changed when it runs again",
-    "keep it in a variable of the function",
+    "changes state that outlives the run, so the function finds it changed when it runs again",
+    "keep it in a local variable of the function",
 )
 
 

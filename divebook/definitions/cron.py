@@ -71,7 +71,7 @@ def _require_times(cron: str) -> None:
         for item in part.split(","):
             # croniter replaces "R" and "H" by random and by hashed values.
             if item[:1] in {"r", "R", "h", "H"}:
-                raise ValueError(f"{item!r} stands for a time that is drawn by chance")
+                raise ValueError(f"{item!r} stands for a random time")
 
 
 def require_cron(cron: str, owner: str) -> None:

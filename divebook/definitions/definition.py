@@ -506,8 +506,8 @@ def require_definition(workflow: Workflow) -> None:
     """
     if isinstance(workflow, Sketch):
         raise ExecutionError(
-            f"an execution of {workflow.name!r} cannot be carried on: no definition is recorded in its log, as in "
-            "those of other systems; show it, replay it or export it, and start the workflow anew"
+            f"an execution of {workflow.name!r} cannot be resumed: its log has no definition, because it was imported "
+            "from another system. Show, replay or export it, and start the workflow as a new run"
         )
 
 

@@ -144,7 +144,7 @@ class UserFunction:
         require_one_result(self.function, self.kind_and_name)
         for key in ("name", "description"):
             if locate_surrogate(getattr(self, key), key):
-                message = f"{key} of {self.name!a} holds half a character (a lone surrogate), which cannot be stored"
+                message = f"{key} of {self.name!a} contains a lone surrogate (half a character), which cannot be stored"
                 raise DefinitionError([Problem(message, key=key, hint="write the whole character")])
         object.__setattr__(self, "timeout", plain_seconds(self.timeout))
         if self.timeout is not None and not SOME_SECONDS.fits(self.timeout):
@@ -156,7 +156,7 @@ class UserFunction:
             message = (
                 f"{self.kind_and_name} has the parameter {parameter} of type ToolContext, which actions and tools get"
             )
-            hint = "let the workflow function, which has a Context, pass what the step needs"
+            hint = "pass the value that the step needs from the workflow function, which has a Context"
             raise DefinitionError([Problem(message, key=parameter, hint=hint)])
         if self.executor is not None:
             self._require_fit()
@@ -168,17 +168,20 @@ class UserFunction:
         # A `concurrent.futures.Executor` has ``submit``, an executor of divebook ``run``. A callable makes an executor.
         is_executor = any(hasattr(self.executor, name) for name in ("submit", "run", "__call__"))
         if not is_executor and not isinstance(self.executor, str):
-            message = f"the executor of {self.name} must be a name, a concurrent.futures.Executor or what makes one"
+            message = (
+                f"the executor of {self.name} must be a name, a concurrent.futures.Executor or a function that "
+                "returns one"
+            )
             hint = 'write executor="process", or pass a pool'
             raise DefinitionError([Problem(f"{message}, not {self.executor!r}", key="executor", hint=hint)])
         # A coroutine runs on the engine's loop, not in an executor.
         if inspect.iscoroutinefunction(self.function):
-            message = f"{self.kind_and_name} is async, so it runs on the engine's loop and in no executor"
-            raise DefinitionError([Problem(message, key="executor", hint="write `def`, or leave the executor out")])
+            message = f"{self.kind_and_name} is async, so it runs on the engine's loop and cannot use an executor"
+            raise DefinitionError([Problem(message, key="executor", hint="write `def`, or remove the executor")])
         # A context holds the recorder and other objects of this process, which cannot be pickled.
         if self.executor == "process" and self.context_parameter:
-            message = f"{self.kind_and_name} takes a {CONTEXT}, which lives in this process only"
-            hint = f"leave out the parameter {self.context_parameter}, or the executor"
+            message = f"{self.kind_and_name} takes a {CONTEXT}, which exists only in this process"
+            hint = f"remove the parameter {self.context_parameter}, or the executor"
             raise DefinitionError([Problem(message, key="executor", hint=hint)])
 
     @property
@@ -395,12 +398,12 @@ def require_nameable(function: Any) -> None:
     name.
     """
     if not callable(function):
-        message = f"rollback is a function, not {function!r}"
+        message = f"rollback must be a function, not {function!r}"
         hint = "write @step(rollback=cancel_room), without quotes"
     # A partial and a callable object have no qualified name.
     elif getattr(function, "__name__", _LAMBDA) == _LAMBDA or not hasattr(function, "__qualname__"):
-        message = f"{function!r} cannot undo calls: it has no name by which a later process would find it"
-        hint = "write def cancel_room(result): ..., and give that to @step(rollback=cancel_room)"
+        message = f"{function!r} cannot undo calls: a later process needs a name to find it"
+        hint = "write def cancel_room(result): ..., and pass that to @step(rollback=cancel_room)"
     else:
         return
     raise DefinitionError([Problem(message, key="rollback", hint=hint)])
@@ -421,8 +424,8 @@ def require_unambiguous_name(step: UserFunction) -> None:
     if registered is None or not _are_variants(registered.function, step.function):
         return
     raise StepError(
-        f"two functions are {place_of(step)}, made by one def with other values around it, and what undoes this call "
-        "could be either; define it outside the function that makes it, and let it take what differs as an argument"
+        f"two functions have the same place, {place_of(step)}, because one nested def created both, so the rollback of "
+        "this call is ambiguous. Define the function at the top level, and pass the values that differ as arguments"
     )
 
 
@@ -477,7 +480,9 @@ def find_rollback(place: str) -> UserFunction:
     shown = name.rpartition(".")[2]
     message = f"function {shown} is not defined here; run the cell that gives it to @step(rollback={shown})"
     if matches:
-        message = f"{place} may be {' or '.join(sorted(map(place_of, matches)))}; give them names of their own"
+        message = (
+            f"{place} is ambiguous: {' or '.join(sorted(map(place_of, matches)))}; give these functions different names"
+        )
     raise NotFoundError("function", shown, [step.name for step in ROLLBACK_FUNCTIONS.values()], message)
 
 
@@ -528,8 +533,8 @@ def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType
 def require_one_result(function: Any, kind_and_name: str) -> None:
     """Raise `DefinitionError` for a generator function, since a log contains one result of a call."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        message = f"{kind_and_name} yields, and a call of it returns once"
-        raise DefinitionError([Problem(message, hint="let it return a list of what it yields")])
+        message = f"{kind_and_name} is a generator, but a call must return once"
+        raise DefinitionError([Problem(message, hint="return a list of the values instead of yielding them")])
 
 
 def _called(target: Any) -> Any:
@@ -584,7 +589,7 @@ def _function(target: Any, kind: str) -> FunctionType:
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError) as error:
-        hint = "call it in a function of yours, whose parameters have names"
+        hint = "wrap it in a function whose parameters have names"
         raise DefinitionError([Problem(f"@{kind} cannot use {target!r:.60}: {error}", hint=hint)]) from error
 
     async def call_async(*args: Any, **kwargs: Any) -> Any:
@@ -1008,10 +1013,12 @@ def _inputs(function: Callable[..., Any], name: str) -> list[InputDefinition]:
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters:
         hint = "write `async def " + name + "(ctx, ...)`"
-        raise DefinitionError([Problem(f"workflow {name!r} takes no context", hint=hint)])
+        raise DefinitionError([Problem(f"workflow {name!r} has no context parameter", hint=hint)])
     if not _takes_context(parameters[0]):
         parameter_list = ", ".join(["ctx", *(str(parameter) for parameter in parameters)])
-        message = f"the first parameter of workflow {name!r} is its context, and {parameters[0].name!r} is an input"
+        message = (
+            f"the first parameter of workflow {name!r} must be its context, but {parameters[0].name!r} is an input"
+        )
         raise DefinitionError([Problem(message, hint=f"write `async def {function.__name__}({parameter_list})`")])
     hints = hints_of(function)
     return [
@@ -1032,7 +1039,7 @@ def _takes_context(parameter: inspect.Parameter) -> bool:
 def _input(parameter: inspect.Parameter, annotation: Any, function: Callable[..., Any], name: str) -> InputDefinition:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
         message = f"parameter {parameter.name!r} of workflow {name!r} cannot be an input"
-        raise DefinitionError([Problem(message, hint="inputs are parameters with a name of their own")])
+        raise DefinitionError([Problem(message, hint="every input needs a named parameter")])
     has_default = parameter.default is not parameter.empty
     default = parameter.default if has_default else None
     declared = _simple_type(annotation)
@@ -1419,7 +1426,7 @@ def _by_declared_name(workflow: Workflow, values: Mapping[str, Any]) -> dict[str
     for name, value in values.items():
         declared_name = same_name(name, declared)
         if declared_name in result:
-            message = f'input "{declared_name}" is given twice, in two spellings of one name; give it once'
+            message = f'input "{declared_name}" is given twice, in two spellings; give it once'
             raise InputError(message, declared_name)
         result[name if declared_name is None else declared_name] = value
     return result
@@ -1660,7 +1667,7 @@ class Doubts(list[Problem]):
         lines = []
         for (place, line), problem in zip(self._places, self, strict=True):
             lines.append(f"{position_in(place, line, problem.column)}: {problem.message}; {problem.hint}")
-        return "\n".join(lines) or "no code that may give another result when it runs again"
+        return "\n".join(lines) or "no code that may return another result when it runs again"
 
     def __repr__(self) -> str:
         return str(self)

@@ -43,7 +43,7 @@ UNLIMITED = {
     "wait": "write Seconds",
     "interrupt": "write ExpiresIn under Ask",
     "workflow": "write max_seconds under Bounds of that workflow",
-    CONTINUE: "it takes no time",
+    CONTINUE: "it finishes at once",
     "function": "write @step(timeout=...)",
     "stage": "write timeout_seconds in the stage",
 }
@@ -196,7 +196,7 @@ def _rows(step: Step, each: Each) -> Iterator[Problem]:
     prompts have no effect.
     """
     if not isinstance(each.rows, str) or not is_expression(each.rows):
-        message = f"Rows must be an expression that gives a DataFrame, not {each.rows!r}"
+        message = f"Rows must be an expression that evaluates to a DataFrame, not {each.rows!r}"
         yield Problem(message, key="Rows", hint="write $(inputs.frame)", place=("Each", "Rows"))
     if step.type not in ("action", "prompt"):
         message = f"Rows calls an Action, or asks an Agent, for each row; step {step.name!r} is of type "
@@ -204,16 +204,18 @@ def _rows(step: Step, each: Each) -> Iterator[Problem]:
         yield Problem(message, key="Rows", hint="name an Action, or write Items", place=("Each", "Rows"))
     for key, value in {"Content": step.content, "Thread": step.thread}.items():
         if value:
-            message = f"{key} has no effect beside Rows, whose prompts are sent as a batch"
-            yield Problem(message, key=key, hint=f"leave {key} out, or write Items", place=(key,))
+            message = f"{key} has no effect together with Rows, whose prompts are sent as a batch"
+            yield Problem(message, key=key, hint=f"remove {key}, or write Items", place=(key,))
     if step.timeout is not None:
-        message = "Timeout has no effect on a step with Rows, whose calls have a time each"
+        message = "Timeout has no effect on a step with Rows, because each of its calls has a separate timeout"
         yield Problem(message, key="Timeout", hint="write @action(timeout=...)", place=("Timeout",))
     settings = {"Items": each.items, "As": each.as_, "OnItemError": each.on_item_error}
     for key, value in settings.items():
         if value is not None:
-            message = f"{key} has no effect beside Rows, whose columns are arguments and whose errors are a column"
-            yield Problem(message, key=key, hint=f"leave {key} or Rows out", place=("Each", key))
+            message = (
+                f"{key} has no effect together with Rows, whose columns are the arguments and whose errors are a column"
+            )
+            yield Problem(message, key=key, hint=f"remove {key} or Rows", place=("Each", key))
 
 
 def _rollback(step: Step, rollback: Rollback) -> Iterator[Problem]:
@@ -221,10 +223,10 @@ def _rollback(step: Step, rollback: Rollback) -> Iterator[Problem]:
         yield Problem("Rollback names no action", key="Action", hint="name one", place=("Rollback", "Action"))
     if step.type in (CONTINUE, "function", STAGE):
         message = f"Rollback has no effect on a step of type {step.type}"
-        hint = "write @step(rollback=...) at the functions that it calls" if step.type == "function" else "leave it out"
+        hint = "write @step(rollback=...) on the functions that it calls" if step.type == "function" else "leave it out"
         yield Problem(message, key="Rollback", hint=hint, place=("Rollback",))
     if step.each is not None and step.each.rows is not None:
-        hint = "write Items, or have a later step undo what the rows have done"
+        hint = "write Items, or undo the calls of the rows in a later step"
         yield Problem("Rollback has no effect on a step with Rows", key="Rollback", hint=hint, place=("Rollback",))
 
 
@@ -258,7 +260,7 @@ def _ignored(step: Step, severity: Severity) -> Iterator[Problem]:
             message = f"{key} has no effect on a step of type {step.type}"
             yield Problem(message, key=key, severity=severity, hint=f"remove {key}, or change Type", place=(key,))
     if step.end and step.edges:
-        message = "End has no effect beside Next"
+        message = "End has no effect together with Next"
         yield Problem(message, key="End", severity=severity, hint="keep one of the two", place=("End",))
 
 
@@ -266,7 +268,7 @@ def _without_effect(step: Step) -> Iterator[Problem]:
     for key, value in (("Each", step.each), ("Next", step.edges), ("Store", step.store)):
         if value:
             message = f"{key} has no effect on a step of type {CONTINUE}"
-            hint = f"remove {key}: the execution ends with this step, and a new one begins at the first"
+            hint = f"remove {key}: the execution ends with this step, and its successor starts at the first step"
             yield Problem(message, key=key, hint=hint, place=(key,))
 
 
@@ -286,7 +288,9 @@ def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Probl
                 if name in owners and not (step.each and step.each.as_ == name):
                     hint = f"write ${{{owners[name]}.{name}}}"
                     place: Place = ("Steps", index, *key.split(".", 1))
-                    yield Problem(f"${{{name}}} names no variable", key=key, severity="warning", hint=hint, place=place)
+                    yield Problem(
+                        f"${{{name}}} does not name a variable", key=key, severity="warning", hint=hint, place=place
+                    )
 
 
 def escaped_references(steps: Sequence[Step]) -> Iterator[Problem]:
@@ -312,7 +316,7 @@ def escaped_references(steps: Sequence[Step]) -> Iterator[Problem]:
 
 MOST_NAMES = 10
 """Largest number of steps that an error lists."""
-NAME_HINT = "write letters, digits and _, beginning with a letter; no keyword of Python"
+NAME_HINT = "use letters, digits and _, starting with a letter, and not a Python keyword"
 
 
 def reachable_from(steps: Mapping[str, Step], name: str) -> frozenset[str]:
@@ -473,7 +477,7 @@ def _falling_through(written: Sequence[Step], linked: Sequence[Step]) -> Iterabl
 
 def _fall_through(name: str, sibling: str, branching: str, index: int) -> Problem:
     return Problem(
-        f"step {name!r} goes on into {sibling!r}, its sibling in the branch of {branching!r}, listed right after it",
+        f"step {name!r} continues with {sibling!r}, the next listed step, but both are branches of {branching!r}",
         key="Name",
         severity="warning",
         hint="write End: true, or Next",

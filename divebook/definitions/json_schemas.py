@@ -204,7 +204,7 @@ class SchemaGraph:
             fault = SchemaFault(
                 f"{keyword} {reference!r} is not within this schema, and nothing is fetched",
                 place,
-                "put what it refers to under $defs, and write '#/$defs/NAME'",
+                "put the schema that it refers to under $defs, and write '#/$defs/NAME'",
             )
             # A reference within this document must have a target. One to another document only makes the schema
             # unusable.
@@ -245,7 +245,7 @@ class SchemaGraph:
                 raise SchemaFault(f"more than {MAX_CHAIN} schemas refer to each other for the same value", node.place)
             if sizes[node] > MAX_EXPANDED:
                 raise SchemaFault(
-                    f"with its references written out, more than {MAX_EXPANDED:,} schemas are about the same value",
+                    f"with its references expanded, more than {MAX_EXPANDED:,} schemas apply to the same value",
                     node.place,
                     "refer to large definitions from fewer places",
                 )
@@ -439,7 +439,7 @@ def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator
     contains = next(iter(node.to("contains")), None)
     # ``contains`` requires one item by default, and none with ``minContains: 0``.
     if contains is not None and not possible.get(contains) and schema.get("minContains", 1) > 0:
-        yield "array", "nothing can be what contains asks for"
+        yield "array", "no value can match the schema in `contains`"
     items = node.edges.get(("items",))
     least = max(schema.get("minItems", 0), 0)
     # ``items`` applies behind the items of the prefix.
@@ -496,7 +496,7 @@ def _culprit(
     if not isinstance(node.schema, Mapping):
         return node, "false allows no value"
     if not enums[node]:
-        return node, "none of the values that it names fits the rest of it"
+        return node, "none of its listed values fits the rest of the schema"
     reasons = dict.fromkeys(reason for _, reason in _impossible(node, possible))
     otherwise = "it contains itself without end" if is_endless else "its parts exclude each other"
     return node, "; ".join(reasons) or otherwise
@@ -681,9 +681,9 @@ def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Us
         if dialect not in DIALECTS:
             _refuse(
                 key,
-                f"{schema['$schema']!r} is not a dialect known here",
+                f"{schema['$schema']!r} is not a supported dialect",
                 ("$schema",),
-                f"leave $schema out, or write {DEFAULT_DIALECT}",
+                f"remove $schema, or write {DEFAULT_DIALECT}",
             )
     form = validator_class(dialect)
     # Validator of schemas: the meta-schema describes the schemas of a dialect.

@@ -142,7 +142,7 @@ def _read(node: Node | None, reading: Reading, body: Body, name: str | None) -> 
     root = MappingNode(()) if node is None else node
     if not isinstance(root, MappingNode):
         reading.fail(
-            f"a definition is a mapping of keys to values, not {kind_of(root)}", root.start, "write Key: value"
+            f"a definition must be a mapping of keys to values, not {kind_of(root)}", root.start, "write Key: value"
         )
     definitions = _file(root, reading) if body == "file" else _single(root, reading, body, name)
     # All errors are raised together, after everything is read.
@@ -186,7 +186,7 @@ def _named(root: MappingNode, reading: Reading, place: Place, name: str | None) 
             root, entries=((Scalar("Name", "Name", root.start), Scalar(name, name, root.start)), *root.entries)
         )
     if isinstance(written, Scalar) and written.value is not None and written.text.strip() != name:
-        message = f"Name is {written.text!r} here, but {name!r} was given as its name"
+        message = f"Name is {written.text!r} here, but the given name is {name!r}"
         reading.add(message, written.start, (*place, "Name"), key="Name", hint="remove Name")
     return root
 
@@ -346,11 +346,13 @@ def _keys(keys: str | Mapping[str, Any], reading: Reading) -> MappingNode:
         return MappingNode(())
     if not isinstance(node, MappingNode):
         reading.fail(
-            f"the changed keys of a step are a mapping, not {kind_of(node)}", node.start, "write Prompt: another text"
+            f"the changed keys of a step must be a mapping, not {kind_of(node)}",
+            node.start,
+            "write Prompt: another text",
         )
     for key, _ in node.entries:
         if snake_case(key.text) == "name":
-            reading.fail("a step keeps its name while it is tried", key.start, "remove Name")
+            reading.fail("a step cannot be renamed in a trial", key.start, "remove Name")
     return node
 
 

@@ -209,8 +209,8 @@ class AgentDefinition(Definition):
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
         if "*" in self.name:  # approval rules contain the name, in which ``*`` would match any characters
-            message = f"{self.name!r} cannot be the name of an agent: what is said of it would hold for others"
-            raise DefinitionError([Problem(message, key="Name", hint="leave out the *")])
+            message = f"{self.name!r} cannot be the name of an agent: * would match other agents too"
+            raise DefinitionError([Problem(message, key="Name", hint="remove the *")])
         # In a file the table of keys has checked the numbers. These checks are for definitions in Python.
         require_numbers(self)
         require_whole_characters(self)
@@ -267,7 +267,7 @@ class ModelSettings(Definition):
             raise DefinitionError([Problem(f"ToolChoice cannot be {dict(choice)}", key="tool_choice", hint=hint)])
         # The name must be present with the type ``tool``, and absent with all others.
         if (choice["type"] == "tool") is not bool(choice.get("name")):
-            message = "ToolChoice names a tool with the type tool, and only then"
+            message = "ToolChoice needs a name for the type tool, and only for that type"
             raise DefinitionError([Problem(message, key="tool_choice", hint=hint)])
 
 
@@ -672,11 +672,11 @@ class WorkspaceDefinition(Definition):
             if getattr(self, name) and self.kind != kind:
                 key = name.capitalize()
                 message = f"{key} of workspace {self.name} has no effect: its Kind is {self.kind}"
-                raise _wrong(message, key, f"write Kind: {kind}, or leave {key} out")
+                raise _wrong(message, key, f"write Kind: {kind}, or remove {key}")
         if self.kind == DOCKER and self.image is None:
             raise _wrong(f"workspace {self.name} needs an image for its container", "Image", "add Image: python:3.12")
         if self.in_place and self.folder is None:
-            raise _wrong(f"workspace {self.name} works in place, and names no folder", "Folder", "add Folder: .")
+            raise _wrong(f"workspace {self.name} works in place, but has no folder", "Folder", "add Folder: .")
         require_numbers(self)
         require_whole_characters(self)
         self._require_amounts()
@@ -686,9 +686,13 @@ class WorkspaceDefinition(Definition):
             value = getattr(self, name)
             if isinstance(value, str):  # a string is iterable: each letter would become a pattern or a name
                 key = name.capitalize()
-                raise _wrong(f"{key} of workspace {self.name} is one text: {value!r}", key, f"write [{value!r}]")
+                raise _wrong(
+                    f"{key} of workspace {self.name} must be a list, not the string {value!r}",
+                    key,
+                    f"write [{value!r}]",
+                )
         if self.memory is not None and not is_memory(self.memory):
-            message = f"workspace {self.name}: {self.memory!r} is no amount of memory above 0"
+            message = f"workspace {self.name}: {self.memory!r} is not an amount of memory above 0"
             raise _wrong(message, "Memory", "write 512m, or 2g")
 
 

@@ -192,8 +192,8 @@ class TokenStoreDefinition(Definition):
     def __post_init__(self) -> None:
         # The choices of the key contain the keychain, so that this error can explain it.
         if self.type == KEYCHAIN:
-            message = "tokens cannot be kept in a keychain: no library for keychains comes with divebook"
-            raise _refused(message, "Type", "write Type: file, which only you can read")
+            message = "tokens cannot be stored in a keychain: divebook includes no keychain library"
+            raise _refused(message, "Type", "write Type: file; only you can read that file")
         if self.type == FILE and not self.path:
             raise _refused("a token store of type file needs a Path", "Path", "add Path: ~/.config/tokens.json")
 
@@ -225,8 +225,11 @@ class OAuthDefinition(Definition):
     def __post_init__(self) -> None:
         # None is the default. Only an explicit false is refused.
         if self.pkce_enabled is False:
-            message = "PKCEEnabled: false is refused: without PKCE whoever sees the answer of the browser has the token"
-            raise _refused(message, "PKCEEnabled", "leave PKCEEnabled out")
+            message = (
+                "PKCEEnabled: false is refused: without PKCE, any program that sees the browser's redirect can get "
+                "the token"
+            )
+            raise _refused(message, "PKCEEnabled", "remove PKCEEnabled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,10 +355,14 @@ class MCPServerDefinition(Definition):
         require_text(self.name, "the name of an MCP server", 'write MCPServerDefinition("files", command="...")')
         args: object = self.args  # the type hint does not bind callers
         if isinstance(args, str):  # each letter would become an argument
-            raise _refused(f"args of mcp server {self.name!r} is one text: {args!r}", "Args", f"write args=[{args!r}]")
+            raise _refused(
+                f"args of mcp server {self.name!r} must be a list, not the string {args!r}",
+                "Args",
+                f"write args=[{args!r}]",
+            )
         if "*" in self.name:  # approval rules contain the name, in which ``*`` would match any characters
-            message = f"{self.name!r} cannot be the name of an mcp server: what is said of it would hold for others"
-            raise _refused(message, "Name", "leave out the *")
+            message = f"{self.name!r} cannot be the name of an mcp server: * would match other servers too"
+            raise _refused(message, "Name", "remove the *")
 
     def allows(self, tool: str) -> bool:
         """Return True if the server's tool configuration allows agents to use a tool of the server."""

@@ -284,11 +284,11 @@ class Ask(Definition):
             raise DefinitionError([Problem(f"unknown kind of question: {self.kind!r}", key="Kind", hint=hint)])
         require_text(self.question, "the question", 'write Ask("Publish it?")')
         if not self.question.strip():
-            raise DefinitionError([Problem("a question needs a text", key="Question", hint="write Question")])
+            raise DefinitionError([Problem("a question needs its text", key="Question", hint="write Question")])
         self._put(expires_in=_seconds(self.expires_in))
         if self.has_default and self.expires_in is None:
             hint = "add ExpiresIn, or remove Default"
-            raise DefinitionError([Problem("Default only holds once a question has expired", key="Default", hint=hint)])
+            raise DefinitionError([Problem("Default has no effect without ExpiresIn", key="Default", hint=hint)])
 
 
 def _seconds(value: DurationLike | None) -> float | None:
@@ -924,7 +924,7 @@ def blocks_from_program_output(output: str) -> list[Block]:
 
 def _checked(item: Any) -> Block:
     if not isinstance(item, Mapping):
-        advice = "return a text, a block or a list of blocks"
+        advice = "return a string, a block or a list of blocks"
         raise ScriptError(f"unsupported script result type: {type(item).__name__}; {advice}")
     is_complete = isinstance(item.get("text"), str) if item.get("type") == "text" else _has_source(item)
     if item.get("type") not in BLOCK_TYPES or not is_complete:

@@ -81,8 +81,8 @@ def require_whole_characters(definition: Definition) -> None:
     """
     for name, value in definition.to_dict().items():
         if place := locate_surrogate(value, name):
-            message = f"{place} holds half a character (a lone surrogate), which cannot be stored or sent"
-            hint = "decode the text with the encoding that it was written in"
+            message = f"{place} contains a lone surrogate (half a character), which cannot be stored or sent"
+            hint = "decode the text with the encoding in which it was written"
             raise DefinitionError([Problem(message, key=name, hint=hint)], f"{type(definition).__name__}")
 
 
@@ -97,7 +97,7 @@ def recorded_default(value: Any, name: str) -> Any:
 def require_text(value: Any, what: str, hint: str) -> None:
     """Raise `DefinitionError` unless `value` is a string. `what` describes the value in the error message."""
     if not isinstance(value, str):
-        raise DefinitionError([Problem(f"{what} must be a text, got {value!r}", hint=hint)])
+        raise DefinitionError([Problem(f"{what} must be a string, got {value!r}", hint=hint)])
 
 
 def plain(value: Any) -> Any:

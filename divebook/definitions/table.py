@@ -260,8 +260,8 @@ class Table:
         name, and a problem if it has no effect.
         """
         if snake_case(node.text) in map(snake_case, key.formerly):
-            message = f"{node.text} is called {key.name} now"
-            hint = f"write {key.name}; the former name is still read"
+            message = f"{node.text} was renamed to {key.name}"
+            hint = f"write {key.name}; the old name still works"
             reading.add(message, node.start, place, key=node.text, hint=hint, severity="warning")
         if key.ignored:
             message = f"{key.name} has no effect"
@@ -343,7 +343,7 @@ def kind_of(node: Node) -> str:
     if node.value is None:
         return "nothing"
     shown = node.text if len(node.text) <= 40 else f"{node.text[:37]}..."
-    return f"the text {shown!r}" if isinstance(node.value, str) else shown
+    return f"the string {shown!r}" if isinstance(node.value, str) else shown
 
 
 def nodes_of(value: Any, depth: int = 0) -> Node:
@@ -639,7 +639,7 @@ class Text(Plain):
         `INVALID`.
         """
         if not isinstance(node, Scalar):
-            return mismatch("a text", node, place, reading, self.hint)
+            return mismatch("a string", node, place, reading, self.hint)
         text = node.text.strip() if self.trimmed else node.text
         # An empty string means that the key is not set.
         is_wrong = bool(self.choices and text) and text not in self.choices
@@ -903,13 +903,13 @@ class Texts:
         if not isinstance(node, SequenceNode):
             # The hint is right only for a single word: "Tools: fetch" -> "write [fetch]".
             hint = f"write [{node.text}]" if isinstance(node, Scalar) and re.fullmatch(r"[\w.-]+", node.text) else None
-            return mismatch("a list of texts", node, place, reading, hint)
+            return mismatch("a list of strings", node, place, reading, hint)
         return tuple(self._item(item, (*place, index), reading) for index, item in enumerate(node.items))
 
     def _item(self, node: Node, place: Place, reading: Reading) -> Any:
         reading.locate(place, node.start, node.start)
         if isinstance(node, Scalar) and node.value is None:
-            return mismatch("a text", node, place, reading)
+            return mismatch("a string", node, place, reading)
         return Text().read(node, place, reading)
 
     def write(self, value: Any) -> Any:

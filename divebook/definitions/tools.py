@@ -125,13 +125,13 @@ class ToolFunction(UserFunction):
         UserFunction.__post_init__(self)
         # Names of a server's tools are chosen by the server.
         if not self.server and not is_tool_name(self.name):
-            hint = "letters, digits, _ - and . only, at most 64, not beginning with a digit: @tool(name=...)"
+            hint = "use letters, digits, _ - and . only, at most 64, not starting with a digit: @tool(name=...)"
             raise DefinitionError([Problem(f"{self.name!r} cannot be the name of a tool", key="name", hint=hint)])
         for option, allowed in (("most", CHARACTERS), ("limit", COUNT), ("concurrency", COUNT)):
             value = getattr(self, option)
             if value is not None and not allowed.fits(value):
                 message = f"{option} of {self.kind_and_name} must be {allowed}, not {shown_number(value)}"
-                raise DefinitionError([Problem(message, key=option, hint="leave it out for the default")])
+                raise DefinitionError([Problem(message, key=option, hint="remove it to use the default")])
         # An explicit schema names the arguments itself.
         if self.schema is None:
             self._require_names()
@@ -184,8 +184,8 @@ def tool_of(target: Any) -> ToolFunction:
     if isinstance(target, ToolFunction):
         return target
     if not callable(target) and not isinstance(target, staticmethod | classmethod):
-        hint = "give a function, or the name of a tool as a text"
-        raise DefinitionError([Problem(f"a tool is a function, not {target!r}", hint=hint)])
+        hint = "pass a function, or the name of a tool as a string"
+        raise DefinitionError([Problem(f"a tool must be a function, not {target!r}", hint=hint)])
     # The decorator has left its data on the function.
     decorated: ToolFunction | None = getattr(target, _TOOL_FUNCTION, None)
     if decorated is not None:

@@ -107,9 +107,9 @@ def _advice(problem: str) -> str | None:
     if "'\\t'" in problem:
         return "indent with spaces, not tabs"
     if "mapping values are not allowed" in problem:
-        return "put a text that contains a colon in quotes, or check the indentation"
+        return "put a value that contains a colon in quotes, or check the indentation"
     if "cannot start any token" in problem:
-        return "put the text in quotes"
+        return "put the value in quotes"
     return None
 
 
@@ -176,7 +176,7 @@ class _Composer:
             return Scalar(text, text, mark)
         # As a string it would be another value than the one that is written.
         if len(text) > MAX_DIGITS and (INTEGER.fullmatch(text) or FLOAT.fullmatch(text)):
-            self._reading.add(f"a number of more than {MAX_DIGITS} digits", mark, hint="write a text in quotes")
+            self._reading.add(f"a number of more than {MAX_DIGITS} digits", mark, hint="write it as a string in quotes")
         return Scalar(_resolved(text), text, mark)
 
     def _whole_characters(self, text: str, mark: Mark) -> str:
@@ -184,7 +184,7 @@ class _Composer:
             # Two escaped halves of a surrogate pair become one character; a single half raises the error.
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            self._reading.fail("the text holds half a character (a lone surrogate)", mark)
+            self._reading.fail("the text contains a lone surrogate (half a character)", mark)
 
     def _sequence(self, mark: Mark, depth: int) -> SequenceNode:
         items = []
@@ -329,7 +329,7 @@ class _Scanner:
     def document(self) -> Node:
         node = self._value(0)
         if self._peek():
-            self._fail("nothing may follow the JSON value")
+            self._fail("unexpected text after the JSON value")
         return node
 
     def _mark(self) -> Mark:
@@ -379,7 +379,7 @@ class _Scanner:
         # The text is one token of JSON, whose escapes the standard library decodes.
         value = json.loads(text)
         if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
-            self._reading.fail("the text holds half a character (a lone surrogate)", mark)
+            self._reading.fail("the text contains a lone surrogate (half a character)", mark)
         return Scalar(value, value if isinstance(value, str) else text, mark)
 
     def _sequence(self, depth: int) -> SequenceNode:

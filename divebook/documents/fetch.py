@@ -68,7 +68,9 @@ class Page:
         bytes.
         """
         if not self.media_type.startswith(TEXTUAL) and not self.media_type.endswith(("+json", "+xml")):
-            raise SetupError(f"content of {url} is {self.media_type}: use a text, image or pdf, or a local file")
+            raise SetupError(
+                f"content of {url} is {self.media_type}: use a text file, an image, a PDF, or a local file"
+            )
         if len(self.body) > most:
             raise SetupError(f"content of {url} has more than {most} bytes: save the part that matters to a file")
         try:

@@ -345,7 +345,7 @@ def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = T
         return RecordFacts(start if is_here else (*start, *decide_return(state)))
     remaining = _not_undone(state)
     if remaining:
-        reason += f"; not rolled back: {', '.join(remaining)}. Resume it, to have that undone"
+        reason += f"; not rolled back: {', '.join(remaining)}. Resume the run to roll that back"
     return RecordFacts((Fact(catalog.ExecutionCancelled(reason)),))
 
 
@@ -422,7 +422,7 @@ def _undone(state: ExecutionState) -> Fact:
     error, reason, is_cancelled = state.rolling_back
     failures = [f"{path.current_step}: {path.error}" for path in state.undoing if path.status != COMPLETED]
     if failures:
-        error += f"; not rolled back: {'; '.join(failures)}. Mend that, then resume it"
+        error += f"; not rolled back: {'; '.join(failures)}. Fix that, then resume the run"
     error += _unsure(state)
     return Fact(catalog.ExecutionCancelled(error) if is_cancelled else catalog.ExecutionFailed(error, reason))
 
@@ -434,7 +434,7 @@ def _unsure(state: ExecutionState) -> str:
     steps = [path.current_step for path in state.paths.values() if path.status == FAILED and unknown(path.open)]
     if not steps:
         return ""
-    return f"; not rolled back, since nobody knows whether it took effect: a call of {', '.join(steps)}"
+    return f"; not rolled back, because it is unknown whether it took effect: a call of {', '.join(steps)}"
 
 
 def outputs_of(workflow: Workflow, state: ExecutionState) -> dict[str, Any]:

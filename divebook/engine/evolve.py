@@ -871,7 +871,7 @@ def _wait(draft: Draft, path: PathState, question: Question) -> None:
 def _open_question(state: ExecutionState, interrupt_id: str) -> Question:
     question = state.interrupts.get(interrupt_id)
     if question is None or not question.is_open:
-        raise CorruptStoreError(f"question {interrupt_id} of {state.execution_id} is settled without being open")
+        raise CorruptStoreError(f"question {interrupt_id} of {state.execution_id} is closed, but was not open")
     return question
 
 

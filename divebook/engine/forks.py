@@ -102,10 +102,12 @@ class Change:
             object.__setattr__(self, name, _checked(name, keys, getattr(self, name)))
         for step, text in self.prompts.items():
             if not isinstance(text, str):
-                raise SetupError(f"the prompt of step {step!r} must be a text, not {type(text).__name__}")
+                raise SetupError(f"the prompt of step {step!r} must be a string, not {type(text).__name__}")
         for path, text in self.skipped.items():
             if not isinstance(text, str):
-                raise SetupError(f"what counts for the step of path {path!r} is a text, not {type(text).__name__}")
+                raise SetupError(
+                    f"the new result for the step of path {path!r} must be a string, not {type(text).__name__}"
+                )
         model: Any = self.model
         if model is not None and (not isinstance(model, str) or not model):
             raise SetupError(f"model must be the name of a model (provider:model), not {model!r}")
@@ -207,10 +209,12 @@ def _is_shaped(definition: Mapping[str, Any]) -> bool:
 
 def _checked(name: str, keys: str, values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping):
-        raise SetupError(f"{name} of a change must map {keys} to what is new, not {type(values).__name__}")
+        raise SetupError(f"{name} of a change must be a mapping of {keys} to new values, not {type(values).__name__}")
     for key in values:
         if not isinstance(key, str) or not key:
-            raise SetupError(f"{name} of a change must map {keys} to what is new; {key!r} is no such name")
+            raise SetupError(
+                f"{name} of a change must be a mapping of {keys} to new values; {key!r} is not a valid key"
+            )
     # The values are normalized now, so that the event can be recorded once the fork begins.
     return {normal_name(key): storable(value, f"{name}.{key}") for key, value in values.items()}
 
@@ -477,7 +481,7 @@ def require_reach(change: Change, source: ExecutionState) -> None:
     for operation in change.results:
         if operation not in operations:
             raise SetupError(
-                f"the result of {operation} cannot be changed at {place}: no step that is open there has begun it. "
+                f"the result of {operation} cannot be changed at {place}: no step that is open there has started it. "
                 "Fork at an event after its operation_started and before the end of its step"
             )
     for question in change.answers:

@@ -87,22 +87,24 @@ LIFE_CYCLE: tuple[StatusRow, ...] = (
         (ExecutionMoved,),
         (ExecutionAnnotated,),
         _LEASE_HOLDER,
-        advice="go on with it where its file was imported",
+        advice="continue it where its file was imported",
     ),
     StatusRow(
         CONTINUED,
         (ExecutionContinuedAsNew,),
         (ExecutionAnnotated,),
         _LEASE_HOLDER,
-        advice="go on with the execution that followed it",
+        advice="continue the execution that succeeded it",
     ),
     StatusRow(
         PICTURE,
         (ExecutionPictured,),
         (ExecutionAnnotated,),
         _LEASE_HOLDER,
-        advice="go on with the original, bring that here (export with --move), or import the file as an execution "
-        "of its own (import with --as-fork)",
+        advice=(
+            "continue the original, move it here (export with --move), or import the file as a separate execution "
+            "(import with --as-fork)"
+        ),
     ),
 )
 """The life-cycle table: one row for each status.
@@ -292,7 +294,7 @@ class _LogChecker:
         """Register the new paths into which a path branches. Yield an error text for each path that exists already."""
         for new in data.new_paths:
             if new["id"] in self.paths:
-                yield f"path {new['id']} begins a second time"
+                yield f"path {new['id']} starts a second time"
             self.paths[new["id"]] = True
 
     def resumed(self, _data: catalog.ExecutionResumed) -> Iterator[str]:
@@ -337,14 +339,14 @@ class _LogChecker:
     def asked(self, data: catalog.InterruptRaised) -> Iterator[str]:
         """Register a question as open. Yield an error text if it is open already."""
         if self.questions.get(data.interrupt_id):
-            yield f"question {data.interrupt_id} is open already"
+            yield f"question {data.interrupt_id} is already open"
         self.questions[data.interrupt_id] = True
 
     def settled(self, data: catalog.InterruptResolved | catalog.InterruptExpired) -> Iterator[str]:
         """Register the answer or expiry of a question. Yield an error text if the question was not open."""
         if not self.questions.get(data.interrupt_id):
             is_settled = data.interrupt_id in self.questions
-            yield f"question {data.interrupt_id} {'is settled already' if is_settled else 'was never asked'}"
+            yield f"question {data.interrupt_id} {'is already closed' if is_settled else 'was never asked'}"
         self.questions[data.interrupt_id] = False
 
     def joined(self, data: catalog.InterruptJoined) -> Iterator[str]:

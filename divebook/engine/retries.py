@@ -174,7 +174,7 @@ def text_of(error: BaseException, clean: Callable[[str], str] = str) -> str:
     try:
         text = str(error) or type(error).__name__
     except Exception as second:  # noqa: BLE001 - `__str__` of a user's class may raise anything
-        text = f"{type(error).__name__}, whose text cannot be had: {type(second).__name__}"
+        text = f"{type(error).__name__}, whose message cannot be read: {type(second).__name__}"
     # `str(KeyError("x"))` is only "'x'", which becomes "KeyError: 'x'". An error from the log has this form already.
     if isinstance(error, KeyError):
         key = error.args[0] if error.args else ""

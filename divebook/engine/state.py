@@ -416,9 +416,9 @@ def require_kept(events: Sequence[Event], at: int) -> None:
     if undone is not None and at > undone.before:
         steps = ", ".join(map(repr, undone.steps))
         raise SetupError(
-            f"execution {events[0].execution_id} is rolled back: what it did in {steps} is undone, or is to be, so "
-            f"that nothing can go on from it after event {at}; fork it at event {max(1, undone.before)}, or before "
-            "that, where that is done again, or start a new run"
+            f"execution {events[0].execution_id} is rolled back: its calls in {steps} are undone or about to be "
+            f"undone, so nothing can continue from it after event {at}. Fork it at event {max(1, undone.before)} or "
+            "earlier, which makes those calls again, or start a new run"
         )
 
 
@@ -1147,9 +1147,12 @@ def kept_until_taken(state: ExecutionState, name: str) -> str | None:
     awaited = {signal.name for signal in awaited_signals(state)}
     if name in awaited or state.is_over:
         return None
-    waits = f"it waits for {', '.join(map(repr, sorted(awaited)))}" if awaited else "it waits for no signal at present"
+    waits = f"it waits for {', '.join(map(repr, sorted(awaited)))}" if awaited else "it is not waiting for a signal"
     hint = did_you_mean(name, awaited)
-    return f"no step waits for the signal {name!r}, which is kept until one does; {waits}{f': {hint}' if hint else ''}"
+    return (
+        f"no step waits for the signal {name!r}. It is kept until a step waits for it; "
+        f"{waits}{f': {hint}' if hint else ''}"
+    )
 
 
 def waits_for(state: ExecutionState, questions: Iterable[Question]) -> list[str]:

@@ -331,8 +331,7 @@ class Registry:
         ignored = _relaxations(definitions)
         if ignored:
             _log.warning(
-                "the definition would ask less than a person allows: %s. This has no effect; to allow it: %s=%s or "
-                "--allow %s",
+                "the definition lowers the approval settings: %s. This has no effect; to allow it: %s=%s or --allow %s",
                 ", ".join(ignored),
                 VARIABLE,
                 APPROVALS,
@@ -489,7 +488,9 @@ class Registry:
             return self.limited(workspace_tool(name, workspace))
         config = definition.tool_config.get(name, {})
         if not isinstance(config, Mapping):
-            raise SetupError(f"ToolConfig of agent {definition.name}: {name} holds {config!r}, not options by name")
+            raise SetupError(
+                f"ToolConfig of agent {definition.name}: {name} must be a mapping of options, not {config!r}"
+            )
         entries = {entry.name: entry for entry in self._definitions.tools}
         # The wider permissions of code apply only if both the agent and the tool come from code.
         try:
@@ -510,7 +511,7 @@ class Registry:
             message = f"agent {definition.name} names an unknown tool: {name}"
             raise NotFoundError("tool", name, {*tools, *OFFERED}, message)
         if definition.dialect == OWN:
-            raise SetupError(f"agent {definition.name} names the tool {name}, which is not there: {ABSENT[name]}")
+            raise SetupError(f"agent {definition.name} names the tool {name}, which does not exist: {ABSENT[name]}")
         return None
 
     def _add_plugin_tool(self, name: str) -> None:
@@ -792,8 +793,8 @@ class Registry:
         if not missing or not all(missing):
             return None
         _log.warning(
-            "the provider that workflow %r names cannot be asked here, so a scripted model stands in for it: this run "
-            "and what resumes it hold no text of a model. For real answers: %s, and start it anew",
+            "the provider of workflow %r is not available, so a scripted model replaces it: this run has no real "
+            "model responses, also after a resume. For real responses: %s, and start a new run",
             workflow.name,
             missing[0],
         )
@@ -982,7 +983,7 @@ def _run_on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     ends.
     """
     if ENGINE.is_current():
-        raise SetupError("an MCP server cannot be read here: read it in an action, a tool or a script")
+        raise SetupError("MCP servers are not available here: read from one in an action, a tool or a script")
     return interruptible_result(ENGINE.call(lambda: ENGINE.promise(work())))
 
 

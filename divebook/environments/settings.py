@@ -154,8 +154,8 @@ def checked_telemetry(setting: object) -> Telemetry | str | bool:
         telemetry: Telemetry = setting
         return telemetry
     raise SetupError(
-        f"telemetry is True, False, the address of a collector (http://HOST:4318) or a divebook.telemetry.Telemetry, "
-        f"in {TELEMETRY} 1, 0 or an address, not {setting!r}"
+        "telemetry must be True, False, the address of a collector (http://HOST:4318) or a "
+        f"divebook.telemetry.Telemetry; {TELEMETRY} must be 1, 0 or an address, not {setting!r}"
     )
 
 
@@ -223,7 +223,9 @@ class EnvironmentWorkspaces:
             return None
         folder = self._registry.folder_of(definition)
         if not folder.is_dir():
-            raise SetupError(f"workspace {definition.name}: its folder {folder} is not there; make it, or name another")
+            raise SetupError(
+                f"workspace {definition.name}: its folder {folder} does not exist; create it, or name another"
+            )
         return folder
 
     def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
@@ -365,8 +367,8 @@ class Addresses:
                 return
             self._failed.add(number)
         _log.warning(
-            "address %s of notify (%s) took no question, and is not told of again: look whether it is right and can be "
-            "reached, for instance with apprise -b test ADDRESS; runs and questions are as they were",
+            "address %s of notify (%s) accepted no question. This warning appears once. Check that the address is "
+            "right and reachable, for example with apprise -b test ADDRESS; runs and questions are not affected",
             number,
             address.partition("://")[0],
         )

@@ -360,8 +360,7 @@ def existing_execution(
     if difference:
         warn_user(
             f"start key {conflict.key!r} belongs to execution {existing_id}, which {difference}; that execution is "
-            "returned, and nothing was started. Use another key, or say what you want: on_conflict='refuse' or "
-            "'return'",
+            "returned, and nothing was started. Use another key, or choose on_conflict='refuse' or 'return'",
             StartKeyWarning,
         )
     return existing_id
@@ -435,7 +434,7 @@ def check_options(options: StartOptions) -> None:
         require(values.get(name), name, "a string", fits=isinstance(values.get(name), str))
     for name in ("key", "note", "notebook", "cell"):
         if not isinstance(values.get(name), str | None):
-            raise SetupError(f"{name} must be a text, not {type(values[name]).__name__}; write {name}=str(...)")
+            raise SetupError(f"{name} must be a string, not {type(values[name]).__name__}; write {name}=str(...)")
     key = values.get("key")
     on_conflict = values.get("on_conflict", WARN)
     if key is not None and not key.strip():
@@ -448,7 +447,7 @@ def check_options(options: StartOptions) -> None:
 def _listed(tags: Sequence[str] | None) -> list[str]:
     # A string is iterable as well: "baseline" would become eight tags of one letter.
     if isinstance(tags, str):
-        raise SetupError(f"tags are a list of words, not {tags!r}; write tags=[{tags!r}]")
+        raise SetupError(f"tags must be a list of words, not {tags!r}; write tags=[{tags!r}]")
     if tags is not None and not isinstance(tags, Iterable):
         raise SetupError(f"tags must be a list of words, not {describe(tags)}; write tags=['baseline']")
     listed = list(tags or ())
@@ -472,15 +471,15 @@ def enqueued_event(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnque
     earliest start time is not valid.
     """
     if not isinstance(queue, str) or not queue.strip():
-        raise SetupError(f"a queue has a name, not {queue!r}; write queue='labels'")
+        raise SetupError(f"a queue name must be a word, not {queue!r}; write queue='labels'")
     # `isinstance` would accept a boolean.
     if type(priority) is not int or abs(priority) > MOST_PRIORITY:
         most = f"{MOST_PRIORITY:,}"
         raise SetupError(
-            f"a priority is a whole number from -{most} to {most}, not {shown_number(priority)}; write priority=0"
+            f"a priority must be an integer from -{most} to {most}, not {shown_number(priority)}; write priority=0"
         )
     if at is not None and not isinstance(at, datetime):
-        raise SetupError(f"at is a datetime, not {at!r}; write at=datetime.now() + timedelta(hours=1)")
+        raise SetupError(f"at must be a datetime, not {at!r}; write at=datetime.now() + timedelta(hours=1)")
     return catalog.ExecutionEnqueued(queue, priority, None if at is None else _microseconds(at))
 
 
@@ -491,7 +490,7 @@ def time_named(text: str | None) -> datetime | None:
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError as error:
-        raise InputError(f"--at {text!r} is no time; write --at 2026-05-01T08:00") from error
+        raise InputError(f"--at {text!r} is not a time; write --at 2026-05-01T08:00") from error
 
 
 def _microseconds(at: datetime) -> int:
@@ -499,4 +498,6 @@ def _microseconds(at: datetime) -> int:
         # A time without a zone is local.
         return to_microseconds(at.astimezone())
     except (ValueError, OverflowError) as error:  # with its zone it lies before the year 1, or after 9999
-        raise SetupError(f"at is a time that clocks can show, not {at.isoformat()}; write a nearer one") from error
+        raise SetupError(
+            f"at must be a time that clocks can show, not {at.isoformat()}; write an earlier one"
+        ) from error

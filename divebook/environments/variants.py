@@ -429,8 +429,8 @@ class Variants:
         is_same_code = self._registry.code_of(workflow) == dict(source.state.code)
         if reusable.first is None and is_same_definition and is_same_code:
             raise SetupError(
-                f"the definition of {workflow.name!r} does nothing otherwise than execution {source.id} has recorded; "
-                "correct it first, or resume without a definition to make what failed again"
+                f"the new definition of {workflow.name!r} makes the same calls as execution {source.id} has recorded, "
+                "so nothing would change; edit it first, or resume without a definition to retry the failed call"
             )
         if plan:
             return resume_plan(variant, self._rehearsed(variant), reusable)
@@ -472,17 +472,15 @@ class Variants:
         elif definition == NEW:
             workflows = self._registry.workflows
             if name not in workflows:
-                message = (
-                    f"no workflow {name!r} is defined here; define it as it is to be, then resume {source.id} again"
-                )
+                message = f"no workflow {name!r} is defined here; define its new version, then resume {source.id} again"
                 raise NotFoundError("workflow", name, workflows, message)
             workflow = workflows[name]
         else:
-            raise SetupError(f'definition is "new" or a Workflow, not {definition!r}')
+            raise SetupError(f'definition must be "new" or a Workflow, not {definition!r}')
         if workflow.name != name:
             raise SetupError(
-                f"execution {source.id} is one of workflow {name!r}, and cannot go on with {workflow.name!r}; "
-                f"start {workflow.name!r} as a run of its own"
+                f"execution {source.id} belongs to workflow {name!r}, so it cannot continue with {workflow.name!r}; "
+                f"start {workflow.name!r} as a separate run"
             )
         # Names in one of the two only. A default value counts as given on both sides.
         different = sorted(bind_inputs(workflow, source.inputs).keys() ^ source.inputs.keys())
@@ -598,7 +596,7 @@ class Variants:
 def _times(count: object, sentence: str, option: str) -> int:
     """Check how often something is run. `sentence` begins the error text, and `option` is the name of the option."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise SetupError(f"{sentence} once or more often, not {count!r} times; leave {option} out for once")
+        raise SetupError(f"{sentence} once or more, not {count!r} times; remove {option} to do it once")
     return count
 
 
@@ -607,7 +605,7 @@ def _tools(options: WhatIfOptions | TrialOptions, kind: str) -> str:
     tools = options.get("tools", RECORDED)
     if tools not in TOOLS:
         advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"
-        raise SetupError(f"{kind} cannot treat actions and tools as {tools!r} ({advice})")
+        raise SetupError(f"{kind} cannot run actions and tools as {tools!r} ({advice})")
     return tools
 
 

@@ -323,7 +323,7 @@ def _not_finite(value: Any, place: str) -> str | None:
 _NUMBERS: Mapping[Any, Fault] = {int: _not_whole, float: _not_finite}
 _NAMES = {
     str: "text",
-    int: "a whole number of 64 bits",
+    int: "an integer of 64 bits",
     BigInt: "a larger one",
     float: "a number",
     bool: "true or false",
@@ -344,7 +344,7 @@ def _type_in_words(value: Any) -> str:
         return "text"
     # bool is a subclass of int.
     if isinstance(value, int) and not isinstance(value, bool):
-        return "a whole number" if -WHOLE <= value < WHOLE else "a larger number"
+        return "an integer" if -WHOLE <= value < WHOLE else "a larger number"
     if isinstance(value, float):
         return "a number" if math.isfinite(value) else repr(float(value))
     names = {dict: "a mapping", list: "a list", tuple: "a list", bool: "true or false"}

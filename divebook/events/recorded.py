@@ -167,7 +167,7 @@ class Container(Recorded):
         try:
             return CONTAINERS[self.tag](opened(self.items))
         except TypeError as error:  # an unhashable part, in a log that was edited by hand
-            raise UnopenableValueError(self.tag, f"it cannot be made again: {error}") from error
+            raise UnopenableValueError(self.tag, f"it cannot be restored: {error}") from error
 
     def plain(self) -> Any:
         """Return the items of the container as a list, or for a mapping as a dict, whose keys are hashable."""

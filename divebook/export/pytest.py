@@ -138,7 +138,7 @@ async def answered_from_the_log(*_: Any, **__: Any) -> NoReturn:
     """Raise AssertionError. The replay takes the results of actions and tools from the log. This function replaces
     theirs, so that the test fails if the replay calls one.
     """
-    raise AssertionError("an action or a tool was called while a log was driven again")
+    raise AssertionError("an action or a tool was called during a replay")
 
 
 NOWHERE = frozenset({"__main__", "__mp_main__"})
@@ -184,12 +184,12 @@ def write_test(
     path = Path(f"test_{_name(execution.workflow)}.py" if file is None else file)
     if path.suffix != ".py":
         raise SetupError(
-            f"{path} is no file of Python; name one that pytest finds: test_{_name(execution.workflow)}.py"
+            f"{path} is not a Python file; choose a name that pytest finds: test_{_name(execution.workflow)}.py"
         )
     if execution.status not in TERMINAL:
         raise SetupError(
-            f"execution {execution.id} has not ended ({execution.status}), and its test would have no end; answer what "
-            "it asks, or cancel it, and write the test then"
+            f"execution {execution.id} has not ended ({execution.status}), so its test could not end. Answer its "
+            "questions or cancel it, then write the test"
         )
     # Collect everything that the test needs. This fails early if a part cannot be imported.
     modules = {*_modules_of(environment, execution)}
@@ -210,8 +210,8 @@ def write_test(
     verification = verified_against(read(io.BytesIO(log)), definitions_read, values, actions, tools)
     if not verification.equal:
         raise SetupError(
-            f"the test, which has the log without its secrets, would fail already: {verification}. Mend the "
-            "definition, or write the test of a run of it as it is now"
+            f"the test, whose log has no secrets, would already fail: {verification}. Fix the definition, or write the "
+            "test from a run of the current definition"
         )
     files = {path.with_suffix(".jsonl"): log, **({path.with_suffix(".yaml"): text.encode()} if text else {})}
     module_names = sorted(_module_reference(module, path) for module in modules)
@@ -406,8 +406,8 @@ def _has_file(module: ModuleType | None) -> bool:
 def _importable(module: ModuleType | None, subject: str) -> ModuleType:
     if module is None or not _has_file(module):
         raise SetupError(
-            f"{subject} was made in a notebook or script, and a test cannot import that; move it into a module, such "
-            "as flows.py, import it from there, and write the test of a run of that"
+            f"{subject} was defined in a notebook or script, which a test cannot import. Move it into a module such as "
+            "flows.py, import it from there, run it, and write the test from that run"
         )
     return module
 
@@ -495,7 +495,7 @@ def _sections(run: Run, name: str, first: dict[str, Any], redactor: Redactor) ->
         None,
     )
     yield f"%load_ext divebook\nrun = %dive open {name}\nrun", first
-    yield "## What it was asked", None
+    yield "## Inputs", None
     yield "run.inputs", _value(run.inputs)
     yield "## Definition", None
     yield _fenced(redactor.text(definitions_to_text(Definitions(workflows=(run.workflow,)))), "yaml"), None

@@ -108,7 +108,7 @@ class ChoiceOutput:
 def _text(error: CodeChangedError) -> str:
     if error.default is None:
         return error.told
-    return f"{error.told} {LABELS[error.default]} starts by itself after {CHOICE_TIMEOUT:.0f} seconds."
+    return f"{error.told} {LABELS[error.default]} starts automatically after {CHOICE_TIMEOUT:.0f} seconds."
 
 
 def static_bundle(error: CodeChangedError) -> dict[str, object]:

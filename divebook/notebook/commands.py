@@ -116,7 +116,7 @@ class Names:
             # `eval` adds ``__builtins__`` to its globals, so it gets a copy and the user's variables stay unchanged.
             return eval(compile(source, "<%dive>", "eval"), dict(self.variables))  # noqa: S307 - the person's own cell
         except SyntaxError as error:
-            advice = "single quotes make it a text"
+            advice = "put a string in single quotes"
             raise UsageError(f"{what}: {text} is not a Python expression ({error.msg}); {advice}") from error
         except NameError as error:
             raise UsageError(f"{what}: {text}: {self._unknown(error.name or '')}") from error
@@ -129,7 +129,7 @@ class Names:
         candidates = self.variables if self.user_names is None else self.user_names
         # Names with an underscore belong to IPython (``_``, ``_i1``) or are private.
         close = nearest(name, (candidate for candidate in candidates if not candidate.startswith("_")))
-        advice = f"did you mean ${close}?" if close else "define it in a cell, or quote the value if it is text"
+        advice = f"did you mean ${close}?" if close else "define it in a cell, or quote the value if it is a string"
         return f"there is no variable {name!r} ({advice})"
 
 
@@ -148,7 +148,9 @@ def as_word(what: str, text: str, value: Any) -> str:
         return str(value)
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
-    raise UsageError(f"{what}: {text} is a {type(value).__name__}; a text, a number or something with an .id is needed")
+    raise UsageError(
+        f"{what}: {text} is a {type(value).__name__}; expected a string, a number or an object with an .id"
+    )
 
 
 def refuse_inside(what: str, text: str) -> None:
@@ -159,7 +161,7 @@ def refuse_inside(what: str, text: str) -> None:
     """
     # A calculation that starts with a number would stay a text without a word, although `$n/2` is one.
     if _CALCULATION.fullmatch(text):
-        raise UsageError(f"{what}: {text} is a text; write $({text[1:]}) for the value, or '{text}' for that text")
+        raise UsageError(f"{what}: {text} is a string; write $({text[1:]}) for the value, or '{text}' for that string")
     if not any(_REPLACED_BY_IPYTHON.search(part) for part in _unquoted_parts(text)):
         return
     raise UsageError(f"{what}: nothing is replaced inside {one_line(text, _MAX_SHOWN)}; {_advice(text)}")
@@ -182,15 +184,17 @@ def _advice(text: str) -> str:
     # YAML has control characters in double quotes only, in which divebook looks for variables as well.
     literal = name + single_quoted(plain if plain.isprintable() else value[1:-1])
     if match and not name and _is_one_expression(f"${match[1]}"):
-        return f"write ${match[1]} for the value, or {literal} for that text"
+        return f"write ${match[1]} for the value, or {literal} for that string"
     # "[$a, $b]" -> "write Python after a dollar, $[a, b], or quote the text in it"
     if not name and value[:1] in ("[", "{"):
-        return f"write Python after a dollar, {'$[a, b]' if value[0] == '[' else '$dict(a=b)'}, or quote the text in it"
+        return (
+            f"write Python after a dollar, {'$[a, b]' if value[0] == '[' else '$dict(a=b)'}, or quote the string in it"
+        )
     # "${city}.txt" -> 'write $f"{city}.txt" for the value'
     python = f"${_f_string(name + plain)}"
     if _is_one_expression(python):
-        return f"write {python} for the value, or {literal} for that text"
-    return f"write {literal} for that text, or give a text of Python: $text"
+        return f"write {python} for the value, or {literal} for that string"
+    return f"write {literal} for that string, or pass a Python string: $text"
 
 
 def _f_string(text: str) -> str:
@@ -528,11 +532,13 @@ class Command:
         # More words than declared are a mistake, mostly a text without quotes.
         extra = " ".join(arguments.words[most:])
         if extra and self.inputs:
-            raise UsageError(f"unexpected {extra!r}; write inputs as key=value, and texts with spaces in quotes")
+            raise UsageError(f"unexpected {extra!r}; write inputs as key=value, and strings with spaces in quotes")
         if extra and most:
-            raise UsageError(f"unexpected {extra!r} after %dive {self.name}; put texts with spaces in quotes")
+            raise UsageError(f"unexpected {extra!r} after %dive {self.name}; put strings with spaces in quotes")
         if extra:
-            raise UsageError(f"%dive {self.name} takes no words, found {extra!r}; %dive {self.name}? lists its options")
+            raise UsageError(
+                f"unexpected {extra!r}: %dive {self.name} takes only options; %dive {self.name}? lists them"
+            )
         return arguments
 
 
@@ -663,7 +669,7 @@ def help_with(word: str, commands: Mapping[str, Command]) -> str:
         advice = (
             f"did you mean %dive help {close}?" if close else "%dive help lists all sub-commands, %dive keys all keys"
         )
-        raise UsageError(f"there is neither a sub-command nor a key {word!r} ({advice})") from None
+        raise UsageError(f"no sub-command or key is called {word!r} ({advice})") from None
 
 
 def command_called(name: str, commands: Mapping[str, Command]) -> Command:

@@ -339,13 +339,16 @@ class DiveMagics(Magics):
         # Only some front ends report the path of the notebook.
         name = file or notebook_of(self.shell)
         if not name:
-            raise UsageError(f"which notebook? This front end does not say; name its file: {advised('open FILE')}")
+            raise UsageError(
+                "the notebook's file is unknown, because this front end does not report it; name it: "
+                f"{advised('open FILE')}"
+            )
         path = Path(name).expanduser()
         # Three kinds of files: a log becomes a run in a new store in memory. A page without a log, and a saved
         # notebook, only show their runs.
         if carries_log(path):
             if run is not None:
-                raise UsageError(f"{name} holds one run: leave out its id")
+                raise UsageError(f"{name} holds one run: remove the id")
             return self._session.open(path)
         if path.suffix.lower() in PAGE:
             return open_page(path)
@@ -528,7 +531,7 @@ def _value_of_dev_env(words: list[str]) -> Any:
     code, output, errors = _run_dev_env(words or ["--help"], is_streamed=is_streamed)
     if code:
         # The last line of the error output states the cause. The lines before it were printed already.
-        last_line = errors.strip().rpartition("\n")[2].removeprefix("dev_env: ") or "it said nothing"
+        last_line = errors.strip().rpartition("\n")[2].removeprefix("dev_env: ") or "it printed nothing"
         raise DevEnvError(f"{last_line} (exit code {code})")
     # Some commands print JSON, others a path or a text.
     try:

@@ -49,7 +49,7 @@ def print_interrupted() -> None:
         lines = _lines_on_load()
     # Loading the extension must not fail because of a damaged store.
     except DivebookError as error:
-        lines = [f"interrupted runs cannot be looked for: {error}"]
+        lines = [f"interrupted runs cannot be searched: {error}"]
     for line in lines:
         print_answer(line)
 

@@ -267,7 +267,7 @@ def note_of(execution: Run, earlier: PreviousRun) -> str:
 
     ended = f" at {local_time(execution.ended_at)}" if execution.ended_at else ""
     run = "this cell's run" if earlier.notebook is None else run_label(earlier)
-    return f"{run} had completed{ended}, and was not run again; --new starts a new run"
+    return f"{run} has completed{ended} and was not run again; --new starts a new run"
 
 
 def run_label(earlier: PreviousRun) -> str:
@@ -277,7 +277,7 @@ def run_label(earlier: PreviousRun) -> str:
     """
     if earlier.notebook is None:
         return f"this cell's run {earlier.record.execution_id}"
-    notebook = earlier.notebook or "a notebook that this front end does not name"
+    notebook = earlier.notebook or "a notebook whose name this front end does not report"
     return f"the run {earlier.record.execution_id} of an equal cell, with equal inputs and code, in {notebook},"
 
 
@@ -285,7 +285,10 @@ def elsewhere_note(execution_id: str) -> str:
     """Return the note that a cell prints instead of resuming its earlier run, because another process is already
     driving this run.
     """
-    return f"this cell's run {execution_id} runs in another process, and is not run twice: {show_advice(execution_id)}"
+    return (
+        f"this cell's run {execution_id} is running in another process, so it was not started again: "
+        f"{show_advice(execution_id)}"
+    )
 
 
 def interrupted_note(environment: Environment, workflow: Workflow, inputs: Mapping[str, Any]) -> str:
@@ -302,9 +305,9 @@ def interrupted_note(environment: Environment, workflow: Workflow, inputs: Mappi
             status = environment.run_of(record.execution_id).status
             standing = "was interrupted" if status == INTERRUPTED else f"is {status} and can continue"
             return (
-                f"run {record.execution_id} with the same inputs {standing}. A shell has no cells that would continue "
-                f"it, so this is a new run; {advised(f'resume {record.execution_id}')} continues the earlier one "
-                "without repeating its completed calls"
+                f"run {record.execution_id} with the same inputs {standing}. Outside a notebook no cell continues it, "
+                f"so this is a new run; {advised(f'resume {record.execution_id}')} continues the earlier one without "
+                "repeating its completed calls"
             )
     return ""
 
@@ -321,7 +324,7 @@ def changed_error(earlier: PreviousRun) -> ExecutionError:
         with_new = f"{advised(f'resume {execution_id} --definition new')} continues with the new one; "
     return ExecutionError(
         f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
-        f"{advised(f'resume {execution_id}')} continues it as it was; {with_new}--new starts a new run"
+        f"{advised(f'resume {execution_id}')} continues it with the old version; {with_new}--new starts a new run"
     )
 
 
@@ -370,7 +373,7 @@ class ChangedFunctions:
         # Completed calls that the new run repeats.
         repeated = plural(self.completed_calls - self.calls, "completed call")
         if self.until:
-            start = f"from the first call that this can reach, and reuses {plural(self.calls, 'call')}"
+            start = f"from the first call that the change can affect, and reuses {plural(self.calls, 'call')}"
         else:
             start = "from its start"
         if self.has_completed:
@@ -380,7 +383,7 @@ class ChangedFunctions:
         message = f"{self._changes} since this cell's run {self.execution_id}, which is not shown as its result."
         choices = {
             AGAIN: f"runs it {start}; {repeated} repeated",
-            KEEP: f"{keep}, and asks no more until the next edit",
+            KEEP: f"{keep}, and does not ask again until the next edit",
         }
         return CodeChangedError(message, choices, begin)
 
@@ -389,7 +392,7 @@ class ChangedFunctions:
         functions. `new_id` is the id of the new run.
         """
         if self.until:
-            relation = f"reuses its first {plural(self.calls, 'call')}, and continues with the present code"
+            relation = f"reuses its first {plural(self.calls, 'call')}, and continues with the current code"
         else:
             relation = "is a new run"
         return (
@@ -458,7 +461,7 @@ class ChangedDefinition:
         default.
         """
         message = f"The definition of {self.plan.workflow!r} changed since this cell's run {self.plan.source}."
-        choices = {REUSE: self.plan.summary, AGAIN: "runs all of it, as a new run"}
+        choices = {REUSE: self.plan.summary, AGAIN: "runs everything as a new run"}
         return CodeChangedError(message, choices, begin, AGAIN if self.has_ended else None)
 
     @property
@@ -467,8 +470,8 @@ class ChangedDefinition:
         the option with which the new run would have reused calls of the earlier run.
         """
         return (
-            f"the definition changed since this cell's run {self.plan.source}, so that this is a new run; "
-            f"--changed {REUSE} would have continued it: {self.plan.summary}"
+            f"the definition changed since this cell's run {self.plan.source}, so this is a new run; --changed {REUSE} "
+            f"would have continued it: {self.plan.summary}"
         )
 
     def run_again(self, environment: Environment, answers: Answers | None, options: StartOptions) -> Run:
@@ -485,8 +488,8 @@ class ChangedDefinition:
         definition. `new_id` is the id of the new run.
         """
         return (
-            f"the definition changed since this cell's run {self.plan.source}; {new_id} continues from event "
-            f"{self.plan.at} of it: {self.plan.summary}. To run all of it: --new"
+            f"the definition changed since this cell's run {self.plan.source}; {new_id} continues it from event "
+            f"{self.plan.at}: {self.plan.summary}. To run everything again: --new"
         )
 
 

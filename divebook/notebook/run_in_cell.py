@@ -105,7 +105,7 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
         print_answer(note)
     if run.state.continued_as is not None:
         print_answer(
-            f"it continues as {run.state.continued_as}; to look at that: {show_advice(run.state.continued_as)}"
+            f"it continues as {run.state.continued_as}; to show that run: {show_advice(run.state.continued_as)}"
         )
     # Waiting is not a failure: the cell succeeds, and the run continues when the answer arrives.
     if run.state.status == WAITING:

@@ -305,7 +305,9 @@ def continue_failed(run: Run) -> Run:
     # Another process holds the lease, so this one cannot drive the run. The message names that process.
     except LeaseHeldError as held:
         who = f"{held.name or 'another process'} (process {held.pid} on {held.host})"
-        raise ExecutionError(f"It runs in {who} already, and is not run twice. Run the cell again to see it") from held
+        raise ExecutionError(
+            f"It is already running in {who}, so it was not started again. Run the cell again to see it"
+        ) from held
     except ExecutionError:
         # Two pages of one kernel, or two kernels, may continue the run at the same moment. The later one gets an error,
         # but its purpose is achieved (`tests/notebook/test_ways.py`).
@@ -320,21 +322,23 @@ def _advice(failure: Failure | None, changed: list[str]) -> tuple[str, bool]:
     It cannot succeed while the failed function is unchanged. A failed model or tool call may succeed without a change.
     """
     if changed:
-        return f"Continuing uses {', '.join(changed)} as now defined, and first shows what that changes.", True
+        return (
+            f"Continuing uses the current version of {', '.join(changed)}, and first shows a plan of the changes."
+        ), True
     # The error was raised in the person's own function and not in a model, a tool or a server.
     is_own_code = failure is not None and (failure.traceback or not failure.called)
     # Without a known place, no line can be edited.
     if failure is None or not failure.place or not is_own_code:
         return "Continue retries the failed call.", True
     function = failure.called or failure.step
-    return f"{function} is as it was, and would fail again: edit {failure.place}, and run that cell first.", False
+    return f"{function} is unchanged, so it would fail again. Edit {failure.place} and run that cell first.", False
 
 
 def _run_again(header: Header) -> Way:
     return Way(
         name="again",
         label=AGAIN,
-        told="Starts a new run with the same inputs, and with definition and functions as they are now.",
+        told="Starts a new run with the same inputs and the current definition and functions.",
         reused="",
         live="all of it",
         cost=header["cost"],
@@ -347,7 +351,7 @@ def _replay() -> Way:
     return Way(
         name="replay",
         label=REPLAY,
-        told="Shows the state at the event that failed.",
+        told="Shows the state at the failed event.",
         reused="",
         live="",
         cost=None,

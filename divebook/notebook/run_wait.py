@@ -318,11 +318,11 @@ def _pause_error(run: Run, prefix: str) -> ExecutionPausedError:
     # Calls that must not be repeated are awaited, also beyond `PAUSE_TIMEOUT`.
     if run.is_live:
         lines = [
-            f"{prefix}{run.id} waits for a call that may not be made twice",
-            f"To look again: {show_advice(run.id)}",
+            f"{prefix}{run.id} waits for a call that must not be repeated",
+            f"To show it: {show_advice(run.id)}",
         ]
     elif run.state.is_over:
-        lines = [f"{prefix}but {run.id} had {run.status} already", f"To see it: {show_advice(run.id)}"]
+        lines = [f"{prefix}but {run.id} had already {run.status}", f"To show it: {show_advice(run.id)}"]
     else:
         completed = sum(event.event_type == "operation_completed" for event in run.history())
         lines = [

@@ -271,7 +271,7 @@ class SavedNotebook(Sequence[SavedRun]):
         if len(matches) != 1:
             ids = ", ".join(run.id for run in self._runs)
             raise SavedRunError(
-                f"{self.path.name} has {plural(len(matches), 'run')} whose id begins so: {key}; it has {ids}"
+                f"{self.path.name} has {plural(len(matches), 'run')} whose id starts with {key}; it has {ids}"
             )
         return matches[0]
 
@@ -307,7 +307,7 @@ def open_notebook(path: Path | str) -> SavedNotebook:
             # One unreadable run does not prevent the others from being opened.
             problems.append(one_line(str(error), 300))
     if not runs:
-        why = problems[0] if problems else "no output in it has one; were they switched off (DIVEBOOK_NOTEBOOK_DATA)?"
+        why = problems[0] if problems else "no output contains a run; was DIVEBOOK_NOTEBOOK_DATA switched off?"
         raise SavedRunError(f"no run can be opened from {path}: {why}")
     return SavedNotebook(path, runs, problems)
 

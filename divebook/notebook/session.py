@@ -615,7 +615,7 @@ def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = 
         if trial.entry.call is not None:
             line = f"write the prompt of the try into the line of its code that asks agent {trial.entry.step!r}"
         raise SetupError(
-            f"workflow {trial.workflow.name!r} is a Python function, which no cell of keys can hold: "
+            f"workflow {trial.workflow.name!r} is a Python function, so it cannot be written as a cell of keys: "
             f"{line}, and run its cell again"
         )
     if file is not None:
@@ -626,8 +626,10 @@ def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = 
 
     shell: Any = get_ipython()
     if shell is None:
-        raise SetupError("there is no notebook to write a cell into; name a file: trial.keep('draft.yaml')")
+        raise SetupError("there is no notebook to add a cell to; name a file: trial.keep('draft.yaml')")
     # The front end inserts the new cell. `replace=False` keeps the current one.
     shell.set_next_input(trial.definition, replace=False)
-    print_answer(f"the cell below defines workflow {trial.workflow.name!r} with the changed step; run it to take it")
+    print_answer(
+        f"the cell below defines workflow {trial.workflow.name!r} with the changed step; run it to apply the change"
+    )
     return None

@@ -78,7 +78,7 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
     # Any DataFrame, without importing pandas or polars.
     if hasattr(source, "columns"):
         if "execution_id" not in source.columns:
-            raise SetupError("frames of a DataFrame need its column 'execution_id', as frames of executions have it")
+            raise SetupError("the DataFrame needs a column 'execution_id', as in frames of executions")
         return None, list(dict.fromkeys(source["execution_id"]))
     # Anything else that is not iterable ends in the error below, which names it.
     runs = list(source) if isinstance(source, Iterable) else [source]
@@ -87,7 +87,7 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
     for run in runs:
         if not isinstance(run, Run):
             expected = "a store, an environment, runs, ids of runs, or a frame of executions"
-            raise SetupError(f"frames are of {expected}, not of {describe(run)}")
+            raise SetupError(f"frames needs {expected}, not {describe(run)}")
     # Stores are compared by identity.
     stores = {id(run.store): run.store for run in runs}
     if len(stores) > 1:
@@ -353,7 +353,7 @@ def _only_workflow(definitions: Definitions) -> str:
     if definitions.config.default_workflow:
         return definitions.config.default_workflow
     if len(names) != 1:
-        raise SetupError(f"say which workflow to run: run(..., name=...); there is {', '.join(names) or 'none'}")
+        raise SetupError(f"name the workflow to run: run(..., name=...); defined: {', '.join(names) or 'none'}")
     return names[0]
 
 
@@ -388,7 +388,7 @@ def runs(
     require(limit, "limit", f"{COUNT_OR_ZERO}; 0 for all", fits=COUNT_OR_ZERO.fits(limit))
     if of is not None:
         if status or workflow or limit or filters:
-            raise SetupError("runs(of=...) names the runs one by one; leave status, workflow, limit and filters out")
+            raise SetupError("runs(of=...) names the runs individually; remove status, workflow, limit and filters")
         # A single id is an iterable of characters, which is never meant.
         names: Any = [of] if isinstance(of, str | Run) else of
         expected = "ids, runs, or a frame of executions; write runs(of=['exec_...'])"

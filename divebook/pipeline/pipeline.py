@@ -420,7 +420,7 @@ class Pipeline:
         """
         question = envelope.interrupt
         if not envelope.has_pending_interrupt() or question is None:
-            raise ResumeError(f"no pending interrupt to resume: {envelope.envelope_id} waits for no answer")
+            raise ResumeError(f"no pending interrupt to resume: {envelope.envelope_id} is not waiting for an answer")
         if interrupt_id is not None and interrupt_id != question.id:
             raise ResumeError(f"{envelope.envelope_id} waits for an answer to {question.id!r}, not to {interrupt_id!r}")
         parked_execution = self._waiting_execution(envelope)
@@ -449,7 +449,7 @@ class Pipeline:
         present = self.envelope(execution)
         if present.to_state_dict() != envelope.to_state_dict():
             raise ResumeError(
-                f"{envelope.envelope_id} has gone on in execution {execution.id} without this object; take "
+                f"{envelope.envelope_id} has continued in execution {execution.id} without this object; get "
                 "pipeline.envelope(execution), and answer that"
             )
         # A question of a stage is checked by the rules of the engine, a question of the envelope by those of pipelines.

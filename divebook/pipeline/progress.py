@@ -477,7 +477,7 @@ def _raise_bound(envelope: Envelope, details: Mapping[str, Any], decision: str |
         setattr(envelope, bound, int(to) if isinstance(to, int | float) else doubled)
         return
     envelope.interrupt_queue = []
-    envelope.terminate(f"{bound} is reached, and a person said stop", REASONS[bound])
+    envelope.terminate(f"{bound} reached, and a person chose to stop", REASONS[bound])
 
 
 def _jump(envelope: Envelope, target: str) -> None:

@@ -137,7 +137,7 @@ class StageStep:
         missing = sorted(set(workflow.first_step.parameters.get(FUNCTIONS, ())) - bound.stages)
         if missing:
             message = f"pipeline {workflow.name!r} needs functions for {', '.join(missing)}"
-            hint = "make its Pipeline with this environment first"
+            hint = "create its Pipeline with this environment first"
             raise DefinitionError([Problem(message, hint=hint)], f"workflow {workflow.name!r}")
         self._work.check(pipeline_of(workflow.first_step.script), bound)
 
@@ -654,7 +654,7 @@ class Visit:
         self._is_at_work = False
         missing = [name for name in stage.required_output_fields if name not in output]
         if missing:
-            raise StepError(f"stage {stage.name!r} returned no {', '.join(missing)}, which it must")
+            raise StepError(f"stage {stage.name!r} must return {', '.join(missing)}, but did not")
         trial.envelope.set_output(stage.output_key, output)
         if stage.name in functions.after:
             await trial.run(functions.after[stage.name], AFTER, repeatable=repeatable, output=output)

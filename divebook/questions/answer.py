@@ -123,8 +123,8 @@ PART_TYPES: Final[Mapping[str, type]] = {"text": str, "approved": bool, "decisio
 """Parts of an answer that have a type. The part ``data`` may have any value."""
 FIELDS = frozenset({*PART_TYPES, "data"})
 NO_RESULT = (
-    "done needs what the call returned, since the steps after it go on with that: add --result JSON "
-    '(in code: {"choice": "done", "result": ...}); null where it returned nothing'
+    'done needs the result of the call, because later steps use it: add --result JSON (in code: {"choice": "done", '
+    '"result": ...}); null where it returned nothing'
 )
 
 
@@ -174,7 +174,7 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
     if question.kind == RESOURCE_EXHAUSTED and answer.get("decision") == RAISE:
         data = answer.get("data") or {}
         if not isinstance(data, Mapping):
-            raise _unfit(question, f"the new bound belongs under to, as in {{'to': 40}}, not {data!r}")
+            raise _unfit(question, f"give the new bound under `to`, as in {{'to': 40}}, not {data!r}")
         return answer | {"data": {"to": _raised(question, data.get("to"))}}
     return answer
 
@@ -384,14 +384,14 @@ def _check_texts(question: Question, value: Any) -> None:
         if total > MOST_CHARACTERS:
             raise _unfit(
                 question,
-                f"an answer may have {MOST_CHARACTERS:,} characters, and this one has more; put it into a file and "
-                "answer with its path",
+                f"this answer has more than the allowed {MOST_CHARACTERS:,} characters; put it into a file and answer "
+                "with its path",
             )
         for character in text:
             # Control characters ("Cc") could change how a terminal shows the answer.
             if unicodedata.category(character) == "Cc" and character not in "\t\n\r":
                 code = f"U+{ord(character):04X}"
-                raise _unfit(question, f"an answer may not hold the control character {code}; remove it")
+                raise _unfit(question, f"an answer must not contain the control character {code}; remove it")
 
 
 def _texts(value: Any) -> list[str]:
@@ -457,7 +457,7 @@ def _checked_fields(question: Question, response: Mapping[str, Any]) -> dict[str
     fields = {key: value for key, value in response.items() if value is not None}
     wrong = wrong_part(fields, PART_TYPES)
     if wrong is not None:
-        expected = "true or false" if PART_TYPES[wrong] is bool else "a text"
+        expected = "true or false" if PART_TYPES[wrong] is bool else "a string"
         raise _unfit(question, f"{wrong} must be {expected}, not {fields[wrong]!r}")
     if question.kind == CONFIRMATION and "approved" not in fields:
         raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
@@ -563,7 +563,7 @@ def _raised(question: Question, to: Any) -> Any:
     if data.get("bound") == "max_seconds":
         return float(number)
     if number != number.to_integral_value():
-        raise _unfit(question, f"the new bound must be a whole number, not {to!r}")
+        raise _unfit(question, f"the new bound must be an integer, not {to!r}")
     return int(number)
 
 
@@ -591,7 +591,7 @@ def _outcome(question: Question, response: Any) -> dict[str, Any]:
     if answer["choice"] == DONE and "result" not in answer:
         raise _unfit(question, NO_RESULT)
     if answer["choice"] != DONE and "result" in answer:
-        raise _unfit(question, f"only done comes with a result, not {answer['choice']}")
+        raise _unfit(question, f"only the choice done takes a result, not {answer['choice']}")
     return dict(answer)
 
 

@@ -114,15 +114,15 @@ class KindOfQuestion(NamedTuple):
 
 
 KINDS: Final[dict[str, KindOfQuestion]] = {
-    CLARIFICATION: KindOfQuestion("a text", "TEXT"),
+    CLARIFICATION: KindOfQuestion("text", "TEXT"),
     CONFIRMATION: KindOfQuestion("yes or no", "yes"),
     AGENT_REVIEW: KindOfQuestion("approve, reject or modify (with data)", APPROVE),
-    CHECKPOINT: KindOfQuestion("a text", "seen", optional=True),
+    CHECKPOINT: KindOfQuestion("text", "seen", optional=True),
     RESOURCE_EXHAUSTED: KindOfQuestion("raise, the new bound as a number, or stop", RAISE),
-    TIMEOUT: KindOfQuestion("a text", "TEXT", optional=True),
-    SYSTEM_ERROR: KindOfQuestion("a text", "TEXT", optional=True),
+    TIMEOUT: KindOfQuestion("text", "TEXT", optional=True),
+    SYSTEM_ERROR: KindOfQuestion("text", "TEXT", optional=True),
     OUTCOME_UNKNOWN: KindOfQuestion("retry, done or fail (done: with its result)", RETRY, definable=False),
-    AGENT_CHANGED: KindOfQuestion("finish (as it began) or anew (begin again), as offered", ANEW, definable=False),
+    AGENT_CHANGED: KindOfQuestion("finish (as it began) or anew (start again), as offered", ANEW, definable=False),
 }
 DEFINABLE: Final = tuple(kind for kind, about in KINDS.items() if about.definable)
 """Kinds of questions that a definition, a function or a pipeline may ask."""
@@ -650,7 +650,9 @@ def became(status: str, response: Any) -> str:
         return "withdrawn"
     if status == EXPIRED:
         return (
-            "expired without an answer" if response is None else f"expired, default used: {answer_in_words(response)}"
+            "expired without an answer"
+            if response is None
+            else (f"expired; the default was used: {answer_in_words(response)}")
         )
     return answer_in_words(response)
 
@@ -669,7 +671,7 @@ def is_overdue(expires: T | None, now: T) -> bool:
 
 def already_answered(by: str | None, response: Any) -> str:
     """Return the text of the error that refuses a second answer to a question. It contains the first answer."""
-    return f"it was answered already{f' by {by}' if by else ''}, with {response!r}"
+    return f"it was already answered{f' by {by}' if by else ''}, with {response!r}"
 
 
 def address_of(execution_id: str, question: Question) -> str:
@@ -688,17 +690,15 @@ _JUDGED: Final = {
     APPROVE: "approved",
     REJECT: "denied",
     MODIFY: "changed",
-    "continue": "went on",
+    "continue": "continued",
     RAISE: "raised",
     STOP: "stopped",
-    RESUMED: "resumed with another bound",
+    RESUMED: "resumed with a new bound",
     RETRY: "make the call again",
     DONE: "it went through",
     FAIL: "it did not go through",
     FINISH: "finish as it began",
-    ANEW: "begin anew",
+    ANEW: "start the turn again",
 }
 _LASTING: Final = {"run": ", and calls like it in this run", "always": ", and calls like it in every run"}
-EXPIRED_ALREADY = (
-    "it has expired; if its run has failed or still waits, resume the run: it takes the default, or asks again"
-)
+EXPIRED_ALREADY = "it has expired. If its run failed or still waits, resume the run: it uses the default, or asks again"

@@ -81,7 +81,7 @@ def bound_of_agent_exceeded(summary: str, name: str, agent: str, delegating_agen
 
 def bound_of_envelope_reached(bound: str, used: object, limit: object) -> str:
     """Return the text of the question whether to raise a bound of an envelope."""
-    return f"{bound} is reached: {used} used, at most {limit} allowed. Raise the bound and go on, or stop?"
+    return f"{bound} reached: {used} of {limit} used. Raise the bound and continue, or stop?"
 
 
 # --- calls of functions, tools and agents ----------------------------------------------------------------------------
@@ -149,10 +149,10 @@ def agent_changed(agent: str, changes: Sequence[str], *, can_finish: bool, spent
     spent
         Entry of the data with the consumption of the turn so far; may be empty.
     """
-    finish = f"{FINISH} to go on with what it began with, or " if can_finish else ""
+    finish = f"{FINISH} to continue with the original agent, or " if can_finish else ""
     text = (
-        f"Agent {agent} is not what it was when this turn began ({'; '.join(changes)}). Answer {finish}{ANEW} to begin "
-        "the turn again: its calls of tools are then made again as well"
+        f"Agent {agent} changed since this turn began ({'; '.join(changes)}). Answer {finish}{ANEW} to start the turn "
+        "again, which also repeats its tool calls"
     )
     choices = [FINISH, ANEW] if can_finish else [ANEW]
     return Wording(text, data={"agent": agent, "changes": list(changes), "choices": choices, **spent})
@@ -168,8 +168,8 @@ def files_differ(
     `keep` are the possible answers.
     """
     return Wording(
-        f"The files of workspace {workspace} are not as the run left them. What is to be done?",
-        f"{summary}. {restore}: put back what the run had; {keep}: go on with these.",
+        f"The files of workspace {workspace} are not as the run left them. How should the run continue?",
+        f"{summary}. {restore}: restore the files of the run; {keep}: continue with the files that are there.",
         {"workspace": workspace, "changes": list(changes)},
         {"enum": [restore, keep]},
     )
@@ -186,7 +186,7 @@ def files_to_take_over(
         "uniqueItems": True,
         "default": list(preselected),
     }
-    return Wording("Which of these files are to be taken over?", message, data, choice)
+    return Wording("Which of these files should be applied to the folder?", message, data, choice)
 
 
 # --- pipelines -------------------------------------------------------------------------------------------------------

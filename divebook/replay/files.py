@@ -221,9 +221,9 @@ class KeptFiles(Shown):
         """
         target = Path(folder) if folder is not None else self.source
         if target is None:
-            raise SetupError(f"workspace {self.workspace} began with an empty folder: say where its files are to go")
+            raise SetupError(f"workspace {self.workspace} started with an empty folder: name the folder for its files")
         if not target.is_dir():
-            raise SetupError(f"{target} is not there, or is no folder: make it, or say another one")
+            raise SetupError(f"{target} does not exist or is not a folder: create it, or name another one")
         root = Root(target)
         try:
             # The versions that a file had during the run. A file of the target with one of them may be replaced; any
@@ -272,10 +272,10 @@ class KeptFiles(Shown):
         tree = self.at(sequence)
         # `exists` is False for a broken link, and `mkdir` would fail on it with an unclear error.
         if not place.is_dir() and (place.exists() or place.is_symlink()):
-            raise SetupError(f"{place} is no folder: name an empty one, or one that is not there yet")
+            raise SetupError(f"{place} is not a folder: name an empty folder, or a new one")
         place.mkdir(parents=True, exist_ok=True)
         if not force and any(place.iterdir()):
-            raise SetupError(f"{place} holds something, which would be lost: name an empty folder, or add --force")
+            raise SetupError(f"{place} is not empty, and its files would be lost: name an empty folder, or add --force")
         root = Root(folder)
         try:
             return restore_tree(root, tree, self.content, by_name)
@@ -374,7 +374,7 @@ class ChangedFiles(Shown):
         remaining = characters
         diffs = []
         # The patches are cut as a whole: half a patch could not be applied.
-        hint = f"Too long to be shown here: {advised('diff', 'run.files().changed()')} shows it."
+        hint = f"Too long to show here: {advised('diff', 'run.files().changed()')} shows it."
         for diff in self.files:
             is_long = len(diff.text) > remaining
             remaining -= 0 if is_long else len(diff.text)

@@ -218,7 +218,7 @@ class ProvenanceText:
     def _answer(self, call: StepCall) -> str:
         data = self._end_event(call)
         if isinstance(data, catalog.InterruptExpired):
-            return "nobody answered in time"
+            return "no answer in time"
         if not isinstance(data, catalog.InterruptResolved):
             return "not answered"
         # An answer of one part is shown as that part alone: "yes" instead of {text: yes}.
@@ -416,8 +416,8 @@ def cell_of(tree: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, colu
         "row",
         str(row),
         (),
-        f"the log does not say which item made row {row} of {origin.name}: no step with items gave what stands in its "
-        f"{'columns' if column is None else f'column {column}'}; ask for {origin.name} as a whole",
+        f"the log does not record which item produced row {row} of {origin.name}: no step with items set the values "
+        f"in its {'columns' if column is None else f'column {column}'}; ask for {origin.name} as a whole",
     )
 
 
@@ -709,10 +709,10 @@ def _unknown(origins: Origins, name: str, at: int) -> NotFoundError:
     setters = origins.choices.setters(name)
     names = origins.names(at)
     if f"{INPUT}{name}" in names:
-        message = f"{name} is an input and no variable: ask for {INPUT}{name}"
+        message = f"{name} is an input, not a variable: ask for {INPUT}{name}"
     elif setters:
         message = (
-            f"variable {name} was not set up to event {at:,}: step {' or '.join(setters)} sets it, and had not ended"
+            f"variable {name} was not set up to event {at:,}: step {' or '.join(setters)} sets it, but had not ended"
         )
     else:
         message = f"no event up to {at:,} sets a variable {name}"

@@ -122,7 +122,9 @@ class Positions:
             An event up to this position contradicts the events before it.
         """
         if not 0 <= sequence <= self.total:
-            raise IndexError(f"there is no position {sequence}: the log has {self.total} events; take one from 0 on")
+            raise IndexError(
+                f"there is no position {sequence}: the log has {self.total} events; choose 0 to {self.total}"
+            )
         # 700 -> block 2, place 188 (256 events per block).
         number, place = divmod(sequence, self._every)
         with self._lock:
@@ -138,7 +140,7 @@ class Positions:
     def event_at(self, sequence: int) -> Event:
         """Return the event with the given number. Raise `IndexError` if the log does not have it."""
         if not 1 <= sequence <= self.total:
-            raise IndexError(f"there is no event {sequence}: the log has {self.total} events; take one from 1 on")
+            raise IndexError(f"there is no event {sequence}: the log has {self.total} events; choose 1 to {self.total}")
         # Event 256 is the last one of block 0, not the first one of block 1.
         number, place = divmod(sequence - 1, self._every)
         with self._lock:
@@ -257,7 +259,7 @@ class Stop:
     def __post_init__(self) -> None:
         # Each default means "no condition", so that an instance with only defaults would stop at every event.
         if all(getattr(self, field.name) == field.default for field in fields(self)):
-            raise ValueError("nothing is said of where to stop; say one of step=, event=, operation=, error=True ...")
+            raise ValueError("no stop condition; give one of step=, event=, operation=, error=True ...")
         if self.event is not None and self.event not in PAYLOADS:
             raise NotFoundError("event type", self.event, PAYLOADS)
 

@@ -121,7 +121,7 @@ class ResumePlan(Shown):
         """The counted results and calls, the cost and the questions of the resumption, in one line."""
         text = f"{plural(self.reused, 'operation')} reused, {len(self.live)} live"
         if self.cost is None:
-            text += ", at a cost that no record tells"
+            text += ", at an unknown cost"
         elif self.live and self.cost:
             text += f", about {price(self.cost)}"
         if self.asked:
@@ -134,20 +134,20 @@ class ResumePlan(Shown):
     def lines(self) -> tuple[str, ...]:
         """Whole plan of the resumption as lines of text."""
         counted = ", ".join(plural(count, kind) for kind, count in self.kinds.items()) or "nothing"
-        lines = [f"to go on with {self.source} of {self.workflow!r}: {self.summary}"]
-        lines += [f"reused: {counted}; {plural(self.at, 'event')} kept as they are"]
+        lines = [f"plan to continue {self.source} of {self.workflow!r}: {self.summary}"]
+        lines += [f"reused: {counted}; {plural(self.at, 'event')} kept unchanged"]
         lines += [f"first difference: {self.first}"] if self.first is not None else []
         # {call: how often it would be made}, since an `Each` makes the same call for many items.
         calls = [f"{call}{f', {times:,} times' * (times > 1)}" for call, times in Counter(self.live).items()]
         lines += [f"live: {_listed(calls)}"] if self.live else []
         if (self.behind or self.items) and self.at_hand:
-            lines += [
-                f"behind that: {plural(self.at_hand, 'recorded result')} at hand, used where the same is asked for"
-            ]
-        lines += [f"made again, though it may have taken effect: {call}" for call in self.unsure]
-        lines += [f"used again: what {child} has done" for child in self.children]
-        lines += [f"done again, since it is undone in {self.source}: {_listed(self.undone)}"] if self.undone else []
-        lines += [f"results kept of what was edited since: {', '.join(self.edited)}"] if self.edited else []
+            lines += [f"after that: {plural(self.at_hand, 'recorded result')} available, used for equal calls"]
+        lines += [f"repeated, although it may have taken effect: {call}" for call in self.unsure]
+        lines += [f"reused: the child execution {child}" for child in self.children]
+        lines += (
+            [f"repeated, because it was rolled back in {self.source}: {_listed(self.undone)}"] if self.undone else []
+        )
+        lines += [f"kept results of functions edited since: {', '.join(self.edited)}"] if self.edited else []
         return tuple(lines)
 
     def report(self) -> Report:
@@ -169,7 +169,9 @@ def kept_by(execution: Run, control: Control, workflow: Workflow) -> Kept:
     # Nothing was compared at all, and the reason is the first unchecked part: a missing function, a damaged log. A log
     # that was compared in part can be continued from the compared part.
     if not verification.compared and verification.divergence is None and verification.unchecked:
-        raise SetupError(f"execution {execution.id} cannot go on with another definition: {verification.unchecked[0]}")
+        raise SetupError(
+            f"execution {execution.id} cannot continue with another definition: {verification.unchecked[0]}"
+        )
     events = execution.history()
     end = len(events) if verification.divergence is None else verification.divergence.sequence - 1
     # A rollback of the source, or its cancellation by this resumption, undoes the work from event `undone.before` on.
@@ -193,8 +195,8 @@ def _require_no_changes_after(events: Sequence[Event], at: int) -> None:
         if isinstance(data, catalog.ExecutionForked) and (data.change or data.model):
             raise SetupError(
                 f"execution {event.execution_id} is a fork with a change (event {event.sequence}), and the new "
-                f"definition does otherwise before that, after event {at}: what was changed would be lost. "
-                f"Resume {data.source} with the new definition, and fork what comes of it"
+                f"definition differs before that, after event {at}, so the change would be lost. Resume {data.source} "
+                "with the new definition, and fork the resulting run"
             )
 
 

@@ -57,15 +57,67 @@ _REACHED = re.compile(
 )
 
 
+_FORMER_TEXTS = (
+    ("; not rolled back, since nobody knows whether it", "; not rolled back, because it is unknown whether it"),
+    (". Resume it, to have that undone", ". Resume the run to roll that back"),
+    (". Mend that, then resume it", ". Fix that, then resume the run"),
+    ("cannot go on as a new one, since ", "cannot continue as a new one, because its parent "),
+    ("; let the workflow that is started from outside do so", "; do that in a workflow that is not a child"),
+    (
+        "cannot go on as a new one while other paths are on their way",
+        "cannot continue as a new one while other paths are running",
+    ),
+    ("goes on as exec_", "continues as exec_"),
+    ("seconds; raise that, or add a Retry", "seconds; raise the Timeout, or add a Retry"),
+    ("seconds; raise its timeout_seconds, or retry", "seconds; raise its timeout_seconds, or resume to try again"),
+    ("; if so many are meant, raise the bound and resume", ". If you need that many, raise the bound and resume"),
+    (" is reached, and a person said stop", " reached, and a person chose to stop"),
+    (
+        "its outcome is unknown, and a person called it failed",
+        "its outcome is unknown, and a person marked it as failed",
+    ),
+    ("cannot be filled in, so that it would not be undone: ", "cannot be filled in, so the call could not be undone: "),
+    ("(give it a Default, or more time)", "(add a Default, or raise ExpiresIn)"),
+    (
+        "mend it and resume; what should be told to the model, raise as pydantic_ai.ModelRetry",
+        "fix it and resume; to report an error to the model instead, raise pydantic_ai.ModelRetry",
+    ),
+    (
+        " are not as the run left them. What is to be done?",
+        " are not as the run left them. How should the run continue?",
+    ),
+    (" to go on with what it began with, or ", " to continue with the original agent, or "),
+    (
+        " to begin the turn again: its calls of tools are then made again as well",
+        " to start the turn again, which also repeats its tool calls",
+    ),
+    (" is not what it was when this turn began (", " changed since this turn began ("),
+    (": put back what the run had; ", ": restore the files of the run; "),
+    (": go on with these.", ": continue with the files that are there."),
+    ("Which of these files are to be taken over?", "Which of these files should be applied to the folder?"),
+)
+"""Parts of texts of errors and questions in the wording of older versions, and in that of the current one."""
+_FORMER_BOUND = re.compile(
+    r"(\S+) is reached: (\S+) used, at most (\S+) allowed\. Raise the bound and go on, or stop\?"
+)
+"""Question about a bound of an envelope in the wording of older versions."""
+
+
 def in_present_wording(value: Any) -> Any:
-    """Return plain data in which texts about budgets are rewritten to the wording of the current version, so that logs
-    of older versions can be compared.
+    """Return plain data in which texts about budgets, and some other texts of questions and errors, are rewritten to
+    the wording of the current version, so that logs of older versions can be compared.
 
     The value itself is returned if it contains no such text.
     """
     match value:
         case str():
-            return _REACHED.sub(_reworded, value) if _MARK in value else value
+            for former, present in _FORMER_TEXTS:
+                if former in value:
+                    value = value.replace(former, present)
+            if _MARK not in value:
+                return value
+            value = _FORMER_BOUND.sub(r"\1 reached: \2 of \3 used. Raise the bound and continue, or stop?", value)
+            return _REACHED.sub(_reworded, value)
         case list():
             return [in_present_wording(part) for part in value]
         case dict():

@@ -198,8 +198,8 @@ def entry_of(
     if not visits_of_step:
         entered = ", ".join(dict.fromkeys(event.step for event in visits)) or "none"
         raise SetupError(
-            f"execution {name} never entered step {step!r}, so there is no state to try it with (it "
-            f"entered: {entered}); run the workflow up to it first"
+            f"execution {name} never entered step {step!r}, so there is no state for a trial (it entered: {entered}); "
+            "run the workflow up to that step first"
         )
     number: object = len(visits_of_step) if visit is None else visit  # whatever a caller has
     # `True` is an integer in Python, but no number of a visit.
@@ -220,7 +220,7 @@ def _require_item(
     began.
     """
     if workflow.step(start.step).each is None:
-        raise SetupError(f"step {start.step!r} has no Each, so it has no item {item!r}; leave item out")
+        raise SetupError(f"step {start.step!r} has no Each, so it has no item {item!r}; remove item")
     # The visit ends where its path enters the step again. Visits of other paths in between do not end it.
     end = next((event.sequence for event in later if event.path == start.path), len(events) + 1)
     items = {
@@ -230,7 +230,7 @@ def _require_item(
     }
     if isinstance(item, bool) or item not in items:
         there = f"items {min(items)} to {max(items)}" if items else "no item"
-        raise SetupError(f"step {start.step!r} began {there} there, and not item {item!r}; items are counted from 0")
+        raise SetupError(f"step {start.step!r} started {there}, not item {item!r}; items are counted from 0")
 
 
 def alone(workflow: Workflow, step: str) -> Workflow:
@@ -258,7 +258,7 @@ def require_known(entry: StepEntry, change: Change, before: ExecutionState) -> N
     for kind, names, there in kinds:
         for name in names:
             if name not in there:
-                text = f"{kind} {name!r} cannot be set: step {entry.step!r} was entered without one of that name"
+                text = f"{kind} {name!r} cannot be set: none had that name when step {entry.step!r} was entered"
                 raise NotFoundError(kind, name, list(there), text)
 
 
@@ -327,7 +327,7 @@ def _not_asked(calls: Sequence[Span], workflow: Workflow, name: str) -> Exceptio
     step = next((span for span in reversed(calls) if (span.called, span.type) == (name, STEP_EXECUTION)), None)
     if step is not None:
         arguments = ", ".join(f"{key}={readable(value)}" for key, value in (step.parameters or {})["arguments"].items())
-        return SetupError(f"{name!r} is a step function, which needs no run to be tried: call it, {name}({arguments})")
+        return SetupError(f"{name!r} is a step function; call it directly, without a run: {name}({arguments})")
     agents = dict.fromkeys(str(span.called) for span in calls if span.type in _ASKS)
     message = f"workflow {workflow.name!r} is a Python function, which asked no agent {name!r} in this run"
     return NotFoundError("agent", name, [workflow.first_step.name, *agents], message)
@@ -341,7 +341,7 @@ def _class_of(call: Span) -> str | None:
         return None
     if kind_of(type(answer)) is None:
         raise SetupError(
-            f"agent {call.called!r} answered with data whose form its log does not say; ask it in a workflow of steps"
+            f"agent {call.called!r} answered with data whose schema is not in the log; try it in a workflow of steps"
         )
     return name_of(type(answer))
 

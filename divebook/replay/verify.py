@@ -405,7 +405,7 @@ def _sound(execution: Run) -> tuple[Sequence[Event], tuple[str, ...]]:
         events: Sequence[Event] = list(execution.history())
         # A snapshot ends in the middle of a run; its later events are in another store.
         is_picture = any(isinstance(event.data, catalog.ExecutionPictured) for event in events)
-        return events, ("it is a picture of an execution that goes on elsewhere",) if is_picture else ()
+        return events, ("it is a read-only snapshot of an execution that continues elsewhere",) if is_picture else ()
     sound, _ = execution.store.read_sound(execution.id)
     # `read_sound` may read further than the state could be computed.
     events = sound[: execution.state.last_sequence]
@@ -441,8 +441,8 @@ def _changed_functions(execution: Run, workflow: Workflow, control: Control) -> 
         name for name in recorded_code if name in current_code and current_code[name] != recorded_code[name]
     )
     missing = sorted(name for name in recorded_code if name not in current_code)
-    reasons = [f"{', '.join(changed)}: not the code that ran"] if changed else []
-    return tuple(reasons + ([f"{', '.join(missing)}: not here any more"] if missing else []))
+    reasons = [f"{', '.join(changed)}: the code has changed since the run"] if changed else []
+    return tuple(reasons + ([f"{', '.join(missing)}: no longer defined"] if missing else []))
 
 
 def _divergence(difference: ReplayDifference, events: Sequence[Event], workflow: Workflow) -> FirstDifference:

@@ -117,7 +117,7 @@ class WhatIf(Shown):
         """
         blocked = self._own_blocked_calls()
         if not results or len(results) > len(blocked):
-            raise SetupError(f"give takes one result for each blocked call: 1 to {len(blocked)}, not {len(results)}")
+            raise SetupError(f"give takes one result per blocked call: 1 to {len(blocked)}, not {len(results)}")
         change = {call.operation_id: result for call, result in zip(blocked, results, strict=False)}
         return self.run.what_if({"results": change})
 
@@ -131,7 +131,7 @@ class WhatIf(Shown):
 
     def __repr__(self) -> str:
         tally = self.tally
-        text = f"{tally.served} served, {tally.live} live, {tally.blocked} blocked, {tally.unused} unused"
+        text = f"{tally.served} replayed, {tally.live} live, {tally.blocked} blocked, {tally.unused} unused"
         return f"<what-if {self.run.id} of {self.source}: {self.run.status}, {text}>"
 
     def report(self) -> Report:
@@ -532,7 +532,7 @@ def _named_change(change: Change) -> Iterator[str]:
 
 def _counted(what_if: WhatIf) -> str:
     tally = what_if.tally
-    parts = [f"{tally.served:,} served from the log", f"{tally.live:,} live", f"{tally.blocked:,} blocked"]
+    parts = [f"{tally.served:,} replayed from the log", f"{tally.live:,} live", f"{tally.blocked:,} blocked"]
     parts += [f"{tally.computed:,} computed"] if tally.computed else []
     parts += [f"{plural(tally.skipped, 'sleep')} skipped"] if tally.skipped else []
     parts += [f"{plural(tally.unused, 'recorded result')} unused"]
@@ -559,7 +559,7 @@ def _calls(calls: Sequence[UnreusedCall]) -> Iterator[str]:
         times = f" {len(sequences):,} times" if len(sequences) > 1 else ""
         yield f"{way}: {what}{times}, step {step} ({'from ' if times else ''}event {sequences[0]:,})"
     if len(groups) > MOST:
-        yield f"and {plural(sum(map(len, [*groups.values()][MOST:])), 'more call')}: .calls has all"
+        yield f"and {plural(sum(map(len, [*groups.values()][MOST:])), 'more call')}: .calls lists all"
 
 
 class RepeatedWhatIf(Shown, list[WhatIf]):

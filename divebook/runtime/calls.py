@@ -306,7 +306,7 @@ def named_workspace(context: StepContext, label: str, name: str = "") -> str:
     """
     workspace = name or context.step.workspace or context.workflow.workspace
     if not workspace:
-        raise StepError(f"{label} works in a workspace, and none is named: add Workspace to the workflow")
+        raise StepError(f"{label} needs a workspace, but none is named: add Workspace to the workflow")
     return workspace
 
 
@@ -366,12 +366,13 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
     compute = context.executors.named(executor)
     if takes.is_async:
         raise StepError(
-            f"{function.kind_and_name} is async and runs on the engine's loop: write def, or name no executor"
+            f"{function.kind_and_name} is async and runs on the engine's loop: write def, or remove the executor"
         )
     if is_bound and not compute.shares_memory:
         raise StepError(
-            f"{function.kind_and_name} takes what lives in this process only ({'workspace' if is_here else CONTEXT}) "
-            'and cannot run in another: leave that out, or let it run in a thread: executor="thread"'
+            f"{function.kind_and_name} takes an argument that exists only in this process "
+            f"({'workspace' if is_here else CONTEXT}), so it cannot run in another process: remove that argument, or "
+            'run the function in a thread: executor="thread"'
         )
     return compute
 

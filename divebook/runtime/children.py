@@ -395,8 +395,8 @@ def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]
     """
     if state.parent is not None:
         raise StepError(
-            f"execution {state.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
-            "let the workflow that is started from outside do so"
+            f"execution {state.execution_id} cannot continue as a new one, because its parent {state.parent} waits for "
+            "its end; do that in a workflow that is not a child"
         )
     remaining = remaining_bounds(state)
     variables = dict(state.variables)
@@ -420,7 +420,7 @@ async def continue_as_successor(
         # Checked when the operation runs, because other paths may end before it.
         if other_paths():
             raise StepError(
-                "the execution cannot go on as a new one while other paths are on their way; join them before this step"
+                "the execution cannot continue as a new one while other paths are running; join them before this step"
             )
         return await begin(successor)
 

@@ -203,7 +203,10 @@ MOST_TEXT = 2_000
 """Maximum number of characters of a result that are recorded."""
 MOST_OF_LONG = 100_000
 """Maximum number of characters or bytes of a long string that are described."""
-ADVICE = "The call itself returned: resuming asks what its result was, and does not call again unasked"
+ADVICE = (
+    "The call itself returned. When you resume, you are asked for its result, and the call is not repeated without "
+    "your answer"
+)
 
 
 def described(result: object) -> dict[str, str]:

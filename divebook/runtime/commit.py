@@ -349,7 +349,7 @@ class GroupCommit:
             raise
 
     def _stop(self, batches: Mapping[Committing, Batch]) -> None:
-        error = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
+        error = StoreError("the engine was stopped during a commit; executions that are in the store can be resumed")
         self._end(batches, [error] * len(batches))
 
     def _end(
@@ -395,7 +395,9 @@ class GroupCommit:
         # records of all executions wait here.
         if not self._is_logged and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
             self._is_logged = True
-            _log.warning("%s. Executions wait for it and go on by themselves; what they did is kept in memory", error)
+            _log.warning(
+                "%s. Executions wait for it and continue automatically; their new events are kept in memory", error
+            )
         # Set, so that new records do not schedule an attempt before the pause is over.
         self._is_scheduled = True
         self._refusals += 1
@@ -403,7 +405,7 @@ class GroupCommit:
 
     def _note_available(self) -> None:
         if self._is_logged:
-            _log.warning("%s can be written again; executions go on", self.store.location)
+            _log.warning("%s can be written again; executions continue", self.store.location)
         self.held_up = None
         self._refusals = 0
         self._is_logged = False
@@ -416,7 +418,7 @@ class GroupCommit:
 # shares the next one (tests/runtime/test_syncs.py).
 
 
-_STOPPED = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
+_STOPPED = StoreError("the engine was stopped during a commit; executions that are in the store can be resumed")
 
 
 class Durable(Protocol):
@@ -637,7 +639,7 @@ async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
         try:
             return await call()
         except StoreBusyError as error:
-            outage = outage or Outage("An execution waits for it, and continues by itself", since)
+            outage = outage or Outage("An execution waits for it and continues automatically", since)
             await asyncio.sleep(outage.pause_after(error))
 
 

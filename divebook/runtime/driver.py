@@ -400,7 +400,8 @@ class Driver:
         """Return the status of an execution that this process does not drive, and the next step, for an error."""
         if self._future is not None:
             return (
-                f"not running in this process; wait for it in process {self._process}, from which this one was forked"
+                f"not running in this process; wait for it in process {self._process}, which this process was forked "
+                "from"
             )
         if self.opening is not None:
             return "not running in this process; start it first"
@@ -694,7 +695,7 @@ class Driver:
         # Tokens grow with each lease. A larger token means that `cancel` took the lease by force after the caller
         # acquired its own.
         if self._token is not None and lease.token < self._token:
-            raise CancelledMeanwhileError(f"execution {self.id} was cancelled while it was about to {about_to}")
+            raise CancelledMeanwhileError(f"execution {self.id} was cancelled before it could {about_to}")
 
     def cancel_pending(self, dependencies: DriverDependencies, why: str) -> bool:
         """Record the start and the cancellation of a pending execution, whose steps never run. Return False if the
@@ -1222,7 +1223,7 @@ class ExecutionRegistry:
             try:
                 questions = self._questions_of(execution_id)
             except StoreError as error:
-                _log.warning("execution %s is left out: %s", execution_id, error)
+                _log.warning("execution %s is skipped: %s", execution_id, error)
             else:
                 yield from ((execution_id, question) for question in questions if question.is_open)
 
@@ -1232,7 +1233,7 @@ class ExecutionRegistry:
             try:
                 yield self.find(execution_id).state
             except StoreError as error:
-                _log.warning("execution %s is left out: %s", execution_id, error)
+                _log.warning("execution %s is skipped: %s", execution_id, error)
 
     def _questions_of(self, execution_id: str) -> Iterable[Question]:
         driver = self._drivers.get(execution_id)
@@ -1353,14 +1354,16 @@ def _line(execution: Driver, below: int) -> str:
     if _waits_for_store(execution):
         return (
             f"divebook: the process ends before the start of execution {execution.id} is stored, so the run may be "
-            "lost; await run.ensure_stored() before the end"
+            "lost. Await run.ensure_stored() before the process ends"
         )
-    children = "" if not below else f" (and {below} executions that it has started)"
+    children = "" if not below else f" (and {below} executions that it started)"
     message = f"divebook: the process ends while execution {execution.id} is {execution.status}{children}"
     if not execution.store.keeps:
-        return f"{message}; its log was in memory and is lost. wait() for it, or give it a store on disk"
+        return (
+            f"{message}. Its log was in memory and is lost. Call wait() before the process ends, or use a store on disk"
+        )
     way_on = in_shell("resume", [execution.id], ["--store", execution.store.location])
-    return f"{message}. To go on: {way_on}; wait() for it to let it end"
+    return f"{message}. To continue: {way_on}. Call wait() to let a run end before the process does"
 
 
 EXIT_NOTICE = ExitNotice()

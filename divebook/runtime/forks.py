@@ -159,7 +159,7 @@ def point_of(source: ForkSource, at: int | None, change: Change, *, reaching_bac
     if at is not None:
         number: object = at  # user input may be of any type
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= last:
-            raise SetupError(f"an execution is forked after one of its events, 1 to {last}, not {number!r}")
+            raise SetupError(f"an execution can be forked after one of its events, 1 to {last}, not {number!r}")
         return source.snapped(number)
     # Only results and answers are searched for in the log.
     ends = _before_ends(source.events, change) if change.results or change.answers else {}
@@ -210,7 +210,7 @@ def _before_effects(source: ForkSource, change: Change, ended: Container[str]) -
     for kind, name in parts:
         if (kind, name) not in last:
             raise SetupError(
-                f"{kind} {name!r} of execution {source.execution_id} cannot be changed: its log has nothing of that "
+                f"{kind} {name!r} of execution {source.execution_id} cannot be changed: its log has no entry of that "
                 "name; look at its events"
             )
         yield last[kind, name]
@@ -224,8 +224,8 @@ def _require_one_point(source: ForkSource, change: Change, at: int) -> None:
         for kind, name in _introduced_parts(event.data):
             if kind == "variable" and name in change.variables:
                 raise SetupError(
-                    f"variable {name!r} is set at event {event.sequence}, behind event {at}, from which on the rest "
-                    "changes, so that its change would be lost; change one thing, or say with at= after which event"
+                    f"variable {name!r} is set at event {event.sequence}, after event {at}, where the other changes "
+                    "take effect, so its change would be lost. Make one change at a time, or name the event with at="
                 )
 
 
@@ -576,9 +576,9 @@ def _with_earlier_forks(events: Sequence[Event], change: Change) -> Change:
         lost += ["a skipped step" for path in forked.skipped if path not in change.skipped]
         if lost:
             raise SetupError(
-                f"execution {event.execution_id} was forked at event {event.sequence} with another change ({lost[0]}), "
-                "and the new change takes effect before that event, so that it would be lost; fork its source with "
-                "both changes, or say with at= after which event"
+                f"execution {event.execution_id} was forked at event {event.sequence} with another change ({lost[0]}). "
+                "The new change takes effect before that event, so the older change would be lost. Fork its source "
+                "with both changes, or name a later event with at="
             )
         earlier = forked.over(earlier)
     return change.over(earlier)
@@ -623,8 +623,8 @@ def _as_recorded(operation_type: str | None, name: str, result: Any) -> Any:
     if isinstance(result, str):
         return {"parts": [{"content": result, "part_kind": "text"}], "usage": {}, "cost_nanodollars": 0}
     raise SetupError(
-        f"{name} is a call of a model: its result is a text, or a response as a frame shows it, with 'parts', "
-        f"not {type(result).__name__}"
+        f"{name} is a model call: its result must be a string, or a response in the form that frames show, with "
+        f"'parts', not {type(result).__name__}"
     )
 
 

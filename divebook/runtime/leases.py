@@ -296,7 +296,7 @@ class LeaseKeeper:
             if not is_gone:
                 await self.release(lease, leaves_trace=leaves_trace)
         except StoreError as error:
-            _log.warning("the lease of %s cannot be given back, and expires: %s", lease.execution_id, error)
+            _log.warning("the lease of %s cannot be released; it will expire: %s", lease.execution_id, error)
         finally:
             # Last, so that the lease counts as in use until it is released.
             self.forget(lease)

@@ -110,7 +110,8 @@ class EngineThread:
                 self._loop = None
             futures = list(self._futures)
         message = (
-            f"the engine's event loop has died ({cause}), and every execution with it; resume what the store holds"
+            f"the engine's event loop has died ({cause}), and with it every running execution; resume the executions "
+            "that are in the store"
         )
         for future in futures:
             with contextlib.suppress(InvalidStateError):  # done at this moment
@@ -180,8 +181,8 @@ class EngineThread:
         """
         if not store.local and self.is_current():
             raise ExecutionError(
-                f"this asks {store.location}, and on the engine's own thread every execution would wait for its "
-                "answer; ask in another one: await asyncio.to_thread(...)"
+                f"this call reads {store.location}. On the engine's own thread it would block every execution; call it "
+                "in another thread: await asyncio.to_thread(...)"
             )
 
     def call(self, function: Callable[[], T]) -> T:
@@ -553,8 +554,8 @@ class LeftError(ExecutionError):
 
 
 LEFT = (
-    "it was left as it was when its environment was closed; resume it in an environment that is open, or start it if "
-    "nothing of it was stored"
+    "it stopped when its environment was closed; resume it in an open environment, or start it again if it was not "
+    "stored"
 )
 STOP_SECONDS = 5.0
 """Seconds that the tasks of the loop have to end when the loop is stopped."""

@@ -263,7 +263,7 @@ class Control:
         try:
             await self._session.calls.work(lambda: self.continue_parked(self._registry.find(execution_id)))
         except (DefinitionError, NotFoundError, SetupError) as error:  # another process may continue it
-            _log.warning("execution %s rests until another process resumes it: %s", execution_id, error)
+            _log.warning("execution %s is parked until another process resumes it: %s", execution_id, error)
 
     def _inherit_queue(self, driver: Driver, source: str) -> None:
         """Give a pending execution the queue and the worker of its parent or predecessor `source`. Do nothing if
@@ -315,7 +315,7 @@ class Control:
         or find the id of the first one taken
         (test_a_fork_is_created_once_wherever_the_connection_is_lost).
         """
-        outage = Outage(f"The fork {batch.execution_id} waits for it, and continues by itself", time.monotonic())
+        outage = Outage(f"The fork {batch.execution_id} waits for it and continues automatically", time.monotonic())
         while True:
             try:
                 (refusal,) = self.store.append_all([batch])
@@ -418,7 +418,7 @@ class Control:
         if driver.is_live and bounds is None and not driver.state.is_over:
             return driver  # something else resumed it, for example an answer
         if driver.is_live:
-            raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
+            raise ExecutionError(f"execution {driver.id} is already running in this process; wait for it or cancel it")
         # A recovery continues an execution, and never one that has just been cancelled.
         if (is_recovery and driver.state.is_over) or (driver.status == catalog.COMPLETED and bounds is None):
             return driver
@@ -434,7 +434,7 @@ class Control:
                 # Nothing is left to do. Without the release, other processes would wait until the lease expires.
                 self.store.release(lease)
                 return driver
-            refuse_final(driver, "meanwhile ")
+            refuse_final(driver, "already ")
             now = self.clock.now()
             bounds_data = None if bounds is None else bounds.to_dict()
             recovery = recovery_number(self.store, state, lease, now) if is_recovery else None
@@ -787,7 +787,7 @@ class Control:
                 raise
             # A definition is missing here. The parent waits for the child as for any other; another process may
             # continue it.
-            _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
+            _log.warning("execution %s is parked until another process resumes it: %s", child.id, error)
 
     def _resume_child(self, driver: Driver, child: Child, *, again: bool) -> None:
         """Resume a child execution as `continue_parked` does. If its parent has ended meanwhile, cancel the child.
@@ -905,7 +905,7 @@ class Control:
             with DRIVEN_LEASES.taking(self.store, driver.id, may_force=may_force) as lease:
                 driver.end_overtaken_drive(lease)
                 state = driver.state_under(lease)
-                refuse_over(driver, "meanwhile ")
+                refuse_over(driver, "already ")
                 # Another environment or process has cancelled it since. Its rollback must not be cancelled as well
                 # (test_two_processes_that_cancel_at_once_roll_back).
                 if state.rolling_back is not None and state.paused is None:
@@ -1177,7 +1177,7 @@ def _exceeded(name: str, record: ExecutionRecord, limit: int, reason: str) -> Bo
     below = "levels of executions" if name == "max_depth" else "executions"
     return BoundExceededError(
         f"{name} is reached: execution {record.execution_id} of {record.workflow_name!r} may have at most {limit} "
-        f"{below} below it, and {reason}. Look for a workflow that starts itself; if so many are meant, raise the "
+        f"{below} below it, and {reason}. Look for a workflow that starts itself. If you need that many, raise the "
         f"bound and resume that execution: bounds={{'{name}': {max(2 * limit, 1)}}}",
         name,
         REASONS[name],
@@ -1251,7 +1251,7 @@ class FamilyTree:
                 await ENGINE.session(self._store).calls.work(lambda: self._continue_parent(parent))
             except DivebookError as error:  # another process resumes the parent
                 _log.warning(
-                    "execution %s waits for %s, which has ended, and cannot go on: %s", parent, driver.id, error
+                    "execution %s waits for %s, which has ended, but cannot continue: %s", parent, driver.id, error
                 )
 
     async def cancel_before_rollback(self, driver: Driver) -> None:
@@ -1461,7 +1461,7 @@ def _has_no_driver(driver: Driver) -> bool:
         return False
     state = driver.refresh().state  # the state that its driver wrote before it released the lease
     if not state.is_over and state.status != WAITING:
-        reason = "workers have given it up after several interruptions" if is_queued else "its process has ended"
+        reason = "workers stopped retrying it after several interruptions" if is_queued else "its process has ended"
         way_on = advised(f"resume {driver.id}", "run.resume()")
         status = shown_status(state.status, is_driven=False)
         raise ExecutionError(
@@ -1488,16 +1488,16 @@ def refuse_final(driver: Driver, when: str = "") -> None:
         raise ExecutionError(f"execution {driver.id} has {when}completed; start a new one to run the workflow again")
     if driver.state.is_over and driver.state.is_rolled_back:
         raise ExecutionError(
-            f"execution {driver.id} has {when}{_end_of(driver)}, and what it had done is rolled back; start a new one"
+            f"execution {driver.id} has {when}{_end_of(driver)}, and its calls are rolled back; start a new one"
         )
     if driver.status in FINAL:
-        way_on = f"it goes on as {driver.state.continued_as}" if driver.state.continued_as else WAY_ON[driver.status]
-        raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}, and cannot go on; {way_on}")
+        way_on = f"it continues as {driver.state.continued_as}" if driver.state.continued_as else WAY_ON[driver.status]
+        raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}, and cannot continue; {way_on}")
 
 
 def _end_of(driver: Driver) -> str:
     """Return a phrase about how an execution has ended, for use inside an error message."""
-    return "only a picture of one that had not ended" if driver.status == catalog.PICTURE else driver.status
+    return "only a read-only snapshot of an unfinished one" if driver.status == catalog.PICTURE else driver.status
 
 
 def refuse_over(driver: Driver, when: str = "already ") -> None:
@@ -1516,9 +1516,9 @@ def nothing_to_pause(driver: Driver) -> ExecutionError:
         owner = lease.owner
         return ExecutionError(
             f"execution {driver.id} is driven by {owner.name or 'a process'} (process {owner.pid} on {owner.host}), "
-            "and not by this one; pause it there, or cancel it from here and resume it later"
+            "not by this process; pause it there, or cancel it here and resume it later"
         )
-    way_on = "" if driver.state.is_over else "; nothing of it begins before it is started, resumed or answered"
+    way_on = "" if driver.state.is_over else "; it does nothing until it is started, resumed or answered"
     return ExecutionError(f"execution {driver.id} is {driver.status}, and this process does not drive it{way_on}")
 
 

@@ -167,7 +167,7 @@ class Answering:
         driver, question = self._find_question(interrupt_id, None)
         sort = sort_of(driver.state.workflow_name, question)
         if sort is None:
-            raise InterruptError(question.id, "each question of its kind needs an answer of its own")
+            raise InterruptError(question.id, "each question of this kind needs a separate answer")
         other_questions = [key for key in self._similar(sort) if key != (driver.id, question.id)]
         fitting = checked_answer(question, response, FITTING, self._clock.now())
         # The named question comes first: if its answer fails, no other question is answered.
@@ -281,7 +281,7 @@ class Answering:
         driver = self._registry.find(execution_id)
         if driver.state.is_over:
             way_on = WAY_ON[driver.status]
-            raise ExecutionError(f"execution {driver.id} is {driver.status}, and takes no signals; {way_on}")
+            raise ExecutionError(f"execution {driver.id} is {driver.status}, so it cannot receive signals; {way_on}")
         # A random key: signals of the same name are all kept.
         key = Ids(self._clock, self._chance).event(self._clock.now())
         data = storable(payload, "payload")
@@ -296,7 +296,7 @@ class Answering:
         driver = self._registry.find(execution_id)
         author = by or this_person()
         if driver.state.is_over:
-            raise ExecutionError(f"execution {driver.id} is {driver.status}: its rule {rule_id} holds no more")
+            raise ExecutionError(f"execution {driver.id} is {driver.status}: its rule {rule_id} is no longer in effect")
         message = self._message(driver.id, REVOCATION, rule_id, {"by": author}, author)
         return self._send(driver, message, f"the revocation of {rule_id}")
 
@@ -340,11 +340,12 @@ class Answering:
         drivers = self._drivers_asking(interrupt_id) if not execution_name else [self._registry.find(execution_name)]
         if execution_id and name_of_execution and self._registry.find(name_of_execution).id != drivers[0].id:
             raise InterruptError(
-                interrupt_id, f"it is named as one of {name_of_execution}, and execution {execution_id} is to answer it"
+                interrupt_id,
+                (f"it belongs to execution {name_of_execution}, but the answer was sent to execution {execution_id}"),
             )
         if len(drivers) > 1:
             ways = " or ".join(f"{interrupt_id}@{driver.id}" for driver in drivers[:5])
-            raise InterruptError(interrupt_id, f"{len(drivers)} executions ask it; say which: {ways}")
+            raise InterruptError(interrupt_id, f"{len(drivers)} executions ask it; name one: {ways}")
         question = drivers[0].questions.get(interrupt_id) if drivers else None
         if question is None and drivers:  # another process may have asked it since the log was read
             question = drivers[0].refresh().questions.get(interrupt_id)
@@ -374,12 +375,13 @@ def this_person() -> str:
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # a user without a name
-        user = "somebody"
+        user = "unknown"
     return f"{user}@{socket.gethostname()}"
 
 
 def _ended_meanwhile(execution_id: str, status: str, description: str) -> ExecutionError:
-    return ExecutionError(f"execution {execution_id} has meanwhile ended as {status}, without {description}")
+    end = status if status in {catalog.COMPLETED, catalog.FAILED} else f"was {status}"
+    return ExecutionError(f"execution {execution_id} {end} before {description} arrived")
 
 
 def _too_late(earlier: Message) -> InterruptError:
@@ -423,7 +425,7 @@ def annotation(
         The value of a label cannot be recorded.
     """
     if note is not None and not isinstance(note, str):
-        raise SetupError(f"a note must be a text, not {describe(note)}")
+        raise SetupError(f"a note must be a string, not {describe(note)}")
     require(labels, "labels", "a mapping such as {'quality': 'good'}", fits=isinstance(labels, Mapping))
     added = [_tag(tag) for tag in list_of(tags, "tags", "tags=['baseline']")]
     removed = [_tag(tag) for tag in list_of(untagged, "untag", "untag=['baseline']")]
@@ -431,7 +433,7 @@ def annotation(
         name: storable(value, f"label {name}") for name, value in (labels or {}).items() if _is_name(name)
     }
     if not (added or removed or storable_labels) and note is None:
-        raise SetupError("nothing is said: give a tag, a note or a label, such as label(quality='good')")
+        raise SetupError("nothing to record: give a tag, a note or a label, such as label(quality='good')")
     return checked(ExecutionAnnotated(added or None, removed or None, note, storable_labels or None, by))
 
 
@@ -541,7 +543,7 @@ class Annotating:
 
 def _tag(tag: object) -> str:
     if not isinstance(tag, str) or not tag.strip():
-        raise SetupError(f"a tag must be a word, not {describe(tag)}; give it a text such as 'baseline'")
+        raise SetupError(f"a tag must be a string, not {describe(tag)}; write a word such as 'baseline'")
     return tag.strip()
 
 

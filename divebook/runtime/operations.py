@@ -388,7 +388,7 @@ class OperationLog:
         visit = path.visits[path.current_step]
         place = Place(path.id, path.current_step, visit, record.item, 0 if key is None else key)
         recorded = operation_text(*await self._recorded_start(record))
-        return kind_diverged(place, recorded, "something else first, for which a rollback does not wait")
+        return kind_diverged(place, recorded, "another operation first, which a rollback does not wait for")
 
     async def _ask_policy(
         self, miss_policy: MissPolicy, request: OperationRequest, carry_out: CarryOut, options: CallOptions
@@ -913,7 +913,7 @@ async def refuse_what_if(state: ExecutionState, calls: StoreCalls) -> NoReturn:
         Always: without a miss policy the calls would really run.
     """
     del calls
-    raise ExecutionError(f"execution {state.execution_id} is a what-if, which only an environment can go on with")
+    raise ExecutionError(f"execution {state.execution_id} is a what-if; only an environment can continue it")
 
 
 CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]

@@ -196,13 +196,13 @@ def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
     if attempts >= RESUMPTIONS.attempts:
         raise NeedsPersonError(
             f"execution {execution_id} needs a person: it was resumed {attempts} times automatically and interrupted "
-            "each time before it made progress. Look at what it does next, then resume it"
+            "each time before it made progress. Check what it does next, then resume it"
         )
     seconds = RESUMPTIONS.delay(attempts) - (now - since) / MICROSECONDS
     if attempts and seconds > 0:
         raise ExecutionError(
-            f"execution {execution_id} was resumed {attempts} times automatically and made no progress; it is tried "
-            f"again in {in_parts(math.ceil(seconds))}, or as soon as a person resumes it"
+            f"execution {execution_id} was resumed {attempts} times automatically and made no progress. The next "
+            f"attempt is in {in_parts(math.ceil(seconds))}, or as soon as a person resumes it"
         )
     return attempts + 1
 
@@ -341,7 +341,7 @@ class QueuedExecutions:
             try:
                 before = driver.state_under(lease)
                 if before.is_over:
-                    raise ExecutionError(f"execution {driver.id} has meanwhile ended as {before.status}")
+                    raise ExecutionError(f"execution {driver.id} has already ended as {before.status}")
                 (record,) = self._records(driver.id, before.last_sequence, paused)
                 # The columns of the batch come from the state after the pause, since no journal computes them here.
                 after = fold_records(driver.id, [record], before)
@@ -415,7 +415,7 @@ class QueuedExecutions:
 
     def _resumption(self, state: ExecutionState, lease: Lease) -> catalog.ExecutionResumed:
         if state.is_over:
-            raise ExecutionError(f"execution {state.execution_id} has meanwhile ended as {state.status}")
+            raise ExecutionError(f"execution {state.execution_id} has already ended as {state.status}")
         recovery = recovery_number(self._store, state, lease, self._clock.now())
         return catalog.ExecutionResumed(state.status, recovery=recovery)
 
@@ -496,7 +496,8 @@ def _check_movable(store: EventStore, state: ExecutionState) -> int:
     messages = store.inbox(state.execution_id, state.taken)
     if facts_of(state, messages):
         raise ExecutionError(
-            f"{name} has an answer or a signal that its log has not taken in; resume it, and move it when it rests"
+            f"{name} has received an answer or a signal that is not in its log yet; resume it, and move it when it "
+            "waits"
         )
     for child in running_children(state):
         raise ExecutionError(f"{name} waits for {child}, which it started; move it when that has ended")

@@ -365,7 +365,7 @@ async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> An
         # that the code awaited.
         if task is not None and task.cancelling():
             raise
-        raise OperationError("it was cancelled from inside: something it awaited was cancelled") from error
+        raise OperationError("it was cancelled from inside: a task that it awaited was cancelled") from error
     except GeneratorExit as error:
         if _running_task() is not task:  # not raised by the code: this coroutine is being closed
             raise
@@ -614,7 +614,7 @@ class UnknownOutcomes:
         # Time begins here, because the time that the person took is not the duration of the call.
         now = self._operations.journal.clock.now()
         if response["choice"] == FAIL:
-            error = response.get("error") or "its outcome is unknown, and a person called it failed"
+            error = response.get("error") or "its outcome is unknown, and a person marked it as failed"
             raise self._operations.fail(place, record, error, since=now)
         result = response.get("result")
         if convert is not None:

@@ -176,8 +176,8 @@ class Run(Shown, FramedLog, Generic[R_co]):
         present: object = driver  # the type hint does not bind callers
         if not isinstance(present, Driver):
             raise SetupError(
-                f"a Run cannot be made of {describe(present)}; divebook.run(workflow), environment.start(workflow) and "
-                "environment.run_of(id) return one"
+                f"a Run cannot be created from {describe(present)}; call divebook.run(workflow), "
+                "environment.start(workflow) or environment.run_of(id)"
             )
         self._environment = environment
         self._control = environment.internals.control
@@ -520,8 +520,8 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Return the error for a run that continues although the deadline has passed."""
         stop = "cancel" if self.state.rolling_back is None else "pause"  # a rollback cannot be cancelled
         return TimeoutError(
-            f"execution {self.id} is {self.internals.standing} after {deadline.limit:g} s, and continues: wait() "
-            f"again, or {stop}() it"
+            f"execution {self.id} is {self.internals.standing} after {deadline.limit:g} s, and continues: call wait() "
+            f"again, or {stop}()"
         )
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -808,7 +808,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         if definition is not None:
             return self._environment.internals.variants.resume_changed(self.id, bounds, definition, plan=plan)
         if plan:
-            raise SetupError('only a resumption with another definition has a plan; write definition="new"')
+            raise SetupError('a plan exists only when you resume with another definition; write definition="new"')
         if bounds is None:
             return self._handle(self._control.continue_run(self.id))
         from divebook.environments.starts import as_bounds

@@ -221,7 +221,7 @@ class PathRunner(ABC):
         end in one commit. Return False, because the path does not continue.
         """
         # No await between these records, so that they share one commit.
-        self.journal.record(catalog.StepCompleted(f"goes on as {continuation.successor}"), path, run.step.name)
+        self.journal.record(catalog.StepCompleted(f"continues as {continuation.successor}"), path, run.step.name)
         self.journal.record(catalog.PathCompleted(run.step.name), path)
         self.journal.record(
             catalog.ExecutionContinuedAsNew(continuation.successor, continuation.reason, continuation.inputs)

@@ -511,7 +511,7 @@ class StepRun:
         try:
             arguments = storable(await self._services.fill(rollback.parameters, names), "parameters")
         except (ScriptError, UnstorableValueError) as error:
-            message = f"the parameters of its Rollback cannot be filled in, so that it would not be undone: {error}"
+            message = f"the parameters of its Rollback cannot be filled in, so the call could not be undone: {error}"
             raise StepError(message) from None  # otherwise the error would not say where
         return replace(outcome, rollback=arguments)
 

@@ -138,7 +138,7 @@ class TextStreams:
         try:
             subscription.listener(delta)
         except Exception:  # noqa: BLE001 - the run must not depend on its listeners
-            _log.exception("a listener to the text of %s failed, and gets no more of it", execution_id)
+            _log.exception("a listener to the streamed text of %s failed and is removed", execution_id)
             subscription.end()
 
     def _end(self, execution_id: str, remove: Callable[[], None]) -> None:

@@ -310,7 +310,7 @@ _IN_STEP = "in an async @step function, whose result is recorded"
 _ADVICE = {
     "sleep": "write `await ctx.sleep(seconds)`",
     "time": "write `await ctx.now()`",
-    "race": f"wait for all of them with `await ctx.gather(...)`, or let the first one win {_IN_STEP}",
+    "race": f"wait for all of them with `await ctx.gather(...)`, or race them {_IN_STEP}",
     "limit": (
         "give the call a time limit, @step(timeout=seconds), and a wait its own: "
         f"`ctx.wait_signal(name, within=seconds)`, `ctx.ask(..., expires_in=seconds)`; or measure {_IN_STEP}"
@@ -435,7 +435,7 @@ def _refusal(name: str, what: str, way_on: str) -> StepError:
     place = present_place()
     where = "" if place is None else f" ({place['label']})"
     return StepError(
-        f"{name} in a workflow function asks {what}, which is not recorded, so that a replay could take another "
+        f"{name} in a workflow function depends on {what}, which is not recorded, so a replay could take another "
         f"branch; {way_on}{where}"
     )
 

@@ -255,10 +255,10 @@ class Workspaces:
         assert provider is not None  # noqa: S101 - the workspace was entered
         folder = None if state.source is None else provider.source_of(provider.definition(name))
         if state.tree is None or folder is None:
-            why = "its files are not kept" if state.tree is None else "it is no copy of a folder"
-            raise StepError(f"there is nothing to take over from workspace {name}: {why}")
+            why = "its files are not kept" if state.tree is None else "it is not a copy of a folder"
+            raise StepError(f"no files of workspace {name} can be applied: {why}")
         if str(folder) != state.source:
-            raise StepError(f"workspace {name} began with {state.source}, and is now said to be of {folder}")
+            raise StepError(f"workspace {name} started as a copy of {state.source}, but now its folder is {folder}")
         manifests = await self._manifests(state, tree)
         return await asyncio.to_thread(OwnChanges.of, folder, tree or state.tree, manifests, provider.content)
 
@@ -292,7 +292,7 @@ class Workspaces:
     async def _open_for_run(self, name: str, place: Place) -> OpenWorkspace:
         provider = self._provider
         if provider is None:
-            raise StepError(f"workspace {name} cannot be used here: no environment lends one")
+            raise StepError(f"workspace {name} cannot be used here: it needs an environment")
         definition = provider.definition(name)
         self._open_as_recorded(name, place)
         on_egress = functools.partial(self._record_egress, name, place)
@@ -348,7 +348,7 @@ class Workspaces:
         opened = await enter(folder, is_copy=True)
         if state.tree is None or opened.snapshots is None:
             raise StepError(
-                f"workspace {definition.name} has no snapshots, so a fork cannot have its files: set Snapshots: true"
+                f"workspace {definition.name} has no snapshots, so a fork cannot restore its files: set Snapshots: true"
             )
         tree = await self._tree(state)
         # The files come from the store, because the folder of the source may have changed since the fork point.

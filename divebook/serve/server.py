@@ -118,8 +118,10 @@ class WorkflowServer:
         self.protocol: Server[Any] = Server(
             NAME,
             version=__version__,
-            instructions="Each tool runs a durable workflow. A run that takes long goes on: look at it again with "
-            f"{STATUS_TOOL}.",
+            instructions=(
+                "Each tool runs a durable workflow. A long run continues after the call returns: check it with "
+                f"{STATUS_TOOL}."
+            ),
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
         )
@@ -476,7 +478,7 @@ def _create_key(path: Path) -> bytes:
 def _read_key(path: Path) -> bytes:
     key = path.read_bytes()
     if len(key) != _LENGTH:
-        raise StoreError(f"{path} is no key of an MCP server: {len(key)} bytes instead of {_LENGTH}; delete it")
+        raise StoreError(f"{path} is not a key of an MCP server: {len(key)} bytes instead of {_LENGTH}; delete it")
     return key
 
 
@@ -489,7 +491,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _RESULT: Mapping[str, Any] = {
     "type": "object",
     "properties": {
-        "run_id": {"type": "string", "description": "Id of the run, which divebook_status takes."},
+        "run_id": {"type": "string", "description": "Id of the run, for divebook_status."},
         "status": {"type": "string"},
         "outputs": {"type": "object"},
         "error": {"type": "string"},
@@ -528,7 +530,7 @@ def tool_of(name: str, workflow: Workflow) -> Tool:
     return Tool(
         name=name,
         title=workflow.name,
-        description=f"{description} It may ask a person on the way.",
+        description=f"{description} It may ask a person during the run.",
         input_schema=inputs_schema(workflow),
         output_schema=dict(_RESULT),
     )
@@ -540,10 +542,10 @@ def status_tool() -> Tool:
     """
     return Tool(
         name=STATUS_TOOL,
-        description="Wait for a run that a tool of this server has begun, and return what has become of it.",
+        description="Wait for a run that a tool of this server has started, and return its status or result.",
         input_schema={
             "type": "object",
-            "properties": {"run_id": {"type": "string", "description": "Id of the run; without it, those open."}},
+            "properties": {"run_id": {"type": "string", "description": "Id of the run; without it, all open runs."}},
             "additionalProperties": False,
         },
         annotations=ToolAnnotations(read_only_hint=True),
@@ -600,8 +602,8 @@ def _status_text(execution: Run, state: ExecutionState) -> str:
     elif status in (PAUSED, INTERRUPTED):
         progress = f"A person can continue it in a shell: divebook resume {execution.id}."
     else:
-        progress = "It continues by itself."
-    return f"The run {execution.id} is {status}. {progress} Call {STATUS_TOOL} with its id to look again."
+        progress = "It continues automatically."
+    return f"The run {execution.id} is {status}. {progress} Call {STATUS_TOOL} with its id to check again."
 
 
 # --- questions as elicitations: forms of plain fields that a client shows to its person ---
@@ -657,7 +659,7 @@ def _fields(question: Question) -> dict[str, Any]:
     boolean).
     """
     if question.kind == CONFIRMATION:
-        reason = {"type": "string", "description": "Why not; whoever asked is told."}
+        reason = {"type": "string", "description": "The reason; the caller receives it."}
         return _object({"approved": {"type": "boolean"}, "text": reason}, ["approved"])
     schema = question.schema or {}
     if _is_form(question):
@@ -714,7 +716,7 @@ def address_of(text: str) -> tuple[str, int]:
     """
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdigit() and int(port) < 2**16):
-        raise SetupError(f"{text!r} is no address: write HOST:PORT, such as 127.0.0.1:8000")
+        raise SetupError(f"{text!r} is not an address: write HOST:PORT, such as 127.0.0.1:8000")
     return host.strip("[]"), int(port)
 
 
@@ -723,10 +725,10 @@ def require_token(host: str, token: str | None) -> None:
     connect.
     """
     if token is not None and len(token) < _LEAST_TOKEN:
-        raise SetupError(f"the token has {len(token)} characters: give one of at least {_LEAST_TOKEN}")
+        raise SetupError(f"the token has {len(token)} characters: use at least {_LEAST_TOKEN}")
     if token is None and not _is_here(host):
         raise SetupError(
-            f"{host} can be reached from other machines, where anybody could run these workflows: give a --token, "
+            f"{host} can be reached from other machines, so anyone there could run these workflows: pass a --token, "
             "such as env://DIVEBOOK_MCP_TOKEN, or serve 127.0.0.1"
         )
 
@@ -777,8 +779,8 @@ async def _require_free(host: str, port: int) -> None:
     except OSError as error:
         cause = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror
         raise SetupError(
-            f"{host}:{port} cannot be served: {cause}: give --http an address of this machine with "
-            "a free port, such as 127.0.0.1:0 for any"
+            f"{host}:{port} cannot be served: {cause}: pass --http an address of this machine with a free port, such "
+            "as 127.0.0.1:0 for any free port"
         ) from error
     server.close()
 

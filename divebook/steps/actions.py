@@ -139,7 +139,7 @@ def action_of(value: Any) -> Action:
     if isinstance(value, type) or not callable(value):
         expected = "functions, such as those with @action, or divebook.steps.Action(name, function)"
         methods = [name for name in ("execute", "run") if callable(getattr(value, name, None))]
-        hint = f"; give the method: actions=[Action('name', object.{methods[0]})]" if methods else ""
+        hint = f"; pass the method: actions=[Action('name', object.{methods[0]})]" if methods else ""
         raise SetupError(f"actions must be {expected}, not {describe(value)}{hint}")
     # A method that is accessed through an instance is another object than the decorated function.
     inner = without_partials(value)

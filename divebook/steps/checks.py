@@ -104,7 +104,7 @@ def check_declared(
     names = {*existing, *OFFERED, *ABSENT, ASSIGN_WORK, *(tool.name for agent in agents for tool in agent.tools)}
     for entry in declared:
         if entry.name not in names and not any(servers):  # the tools of servers are not known yet
-            missing = f"Tools of the definition says something of an unknown tool: {entry.name}"
+            missing = f"Tools of the definition names an unknown tool: {entry.name}"
             raise NotFoundError("tool", entry.name, names, missing)
 
 
@@ -135,7 +135,7 @@ def check_agent(agent: Agent, toolkit: AgentToolkit, environment_tools: OurTools
     # A tool that is kept from an earlier turn has a schema.
     _check_signatures(agent, [tool for tool in tools if toolkit.library_cache.tool(tool) is None])
     for name in ABSENT.keys() & set(definition.tools) - {tool.name for tool in tools}:
-        _log.warning("agent %s goes without the tool %s: %s", agent.name, name, ABSENT[name])
+        _log.warning("agent %s runs without the tool %s: %s", agent.name, name, ABSENT[name])
 
 
 def _check_names(agent: Agent, tools: Iterable[ToolFunction], environment_tools: OurTools) -> None:
@@ -147,8 +147,8 @@ def _check_names(agent: Agent, tools: Iterable[ToolFunction], environment_tools:
         if tool.name in by_name:
             both = f"{_place(by_name[tool.name].function)} and {_place(tool.function)}"
             raise SetupError(
-                f"agent {agent.name} has two tools called {tool.name}: {both}; leave one out, or give it another name "
-                "with @tool(name=...)"
+                f"agent {agent.name} has two tools called {tool.name}: {both}; remove one, or rename it with "
+                "@tool(name=...)"
             )
         by_name[tool.name] = tool
     # An agent that names a tool of the environment and brings another one of that name would be ambiguous.
@@ -211,12 +211,12 @@ def check_model(model: Any, whose: str, store: EventStore) -> None:
         try:
             store.record(name)
         except ExecutionNotFoundError as error:
-            raise SetupError(f"{whose}: {model} names a run that is not there: {error}") from error
+            raise SetupError(f"{whose}: {model} names a run that does not exist: {error}") from error
     # The table is asked first, because pydantic-ai takes half a second to load.
     elif provider not in DEFAULT_MODELS and not is_known_provider(provider):
         similar = nearest(provider, DEFAULT_MODELS)
         advice = f"did you mean {similar}:{name}?" if similar else f"use one of pydantic-ai's, such as openai:{name}"
-        raise SetupError(f"{whose}: no provider of models is called {provider!r}, as {model!r} says; {advice}")
+        raise SetupError(f"{whose}: there is no model provider {provider!r}, which {model!r} names; {advice}")
 
 
 # --- code problems ---------------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class Naming:
         setters = self._setters.get(name, ())
         if not setters:
             existing = (
-                f"set are {', '.join(sorted(self._setters))}" if self._setters else "write Store in an earlier step"
+                f"steps set {', '.join(sorted(self._setters))}" if self._setters else "write Store in an earlier step"
             )
             return f"no step sets state.{name}", did_you_mean(name, self._setters) or existing
         # A script may read variables that it sets itself. The order inside of a script is not checked.
@@ -328,8 +328,8 @@ class Naming:
         ):
             return None
         if setters == [step.name]:
-            return f"state.{name} is not there yet: it is the result of this step", "take it in a later step"
-        return f"state.{name} is not there yet: step {setters[0]!r} sets it, after {step.name!r}", "move the step up"
+            return f"state.{name} is not set yet: it is the result of this step", "use it in a later step"
+        return f"state.{name} is not set yet: step {setters[0]!r} sets it, after {step.name!r}", "move the step up"
 
     def _may_precede(self, setter: str, step: Step, code: CodeText, name: str) -> bool:
         """Return True if the step `setter` can set the variable `name` before the code of the step `step` is evaluated.

@@ -94,7 +94,7 @@ class DurableLog:
         try:
             self._store.post(Message(execution_id, SIGNAL, key, signal_payload(ENTRY, value), by, self._clock.now()))
         except ExecutionNotFoundError as error:
-            raise StoreBusyError(f"the book {name!r} is not in the store yet; try again") from error
+            raise StoreBusyError(f"the conversation {name!r} is not in the store yet; try again") from error
         # The store knows the log from now on.
         self._starting.pop(name, None)
 
@@ -197,8 +197,8 @@ class Thread:
         existing = self._threads.lines(name).get(name)
         if existing is None or (existing.keys and key not in existing.keys):
             raise SetupError(
-                f"what goes on after turn {at} of thread {self.id} cannot be called {name!r}, which is another thread: "
-                "give it an id that none has, or none at all"
+                f"the continuation after turn {at} of thread {self.id} cannot be called {name!r}, which is another "
+                "thread: choose an unused id, or none"
             )
         # The copied turns are the first entry of the new thread, which follows no other entry.
         self._threads.write(name, key, {AFTER: None, CHUNKS: chunks}, self._by)
@@ -211,7 +211,7 @@ class Thread:
         The earlier messages remain in the logs of their runs.
         """
         if keep < 0:
-            raise SetupError(f"a thread keeps 0 turns or more, not {keep!r}")
+            raise SetupError(f"a thread must keep 0 turns or more, not {keep!r}")
         head = self._threads.line(self.id).head
         # The same trim at the same place has the same key, and so is written once.
         self._threads.write(self.id, f"trim/{head}/{keep}", {AFTER: head, KEEP: keep}, self._by)
@@ -287,7 +287,7 @@ class Threads(Mapping[str, Thread]):
     def __getitem__(self, id: str) -> Thread:
         line = self._threads.lines(id).get(id)
         if line is None or line.head is None:
-            raise NameNotFoundError("thread", id, self._threads.ids, "a step with the key Thread begins one")
+            raise NameNotFoundError("thread", id, self._threads.ids, "a step with the key Thread starts one")
         return Thread(id, self._threads, self._by)
 
     def __iter__(self) -> Iterator[str]:

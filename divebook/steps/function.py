@@ -73,8 +73,8 @@ from divebook.workspaces.shell import ShellResult
 
 
 ADVICE = (
-    "is made in a task of its own, so that its place in the log would depend on speed; "
-    "write `await ctx.gather(...)` in place of asyncio.gather, a task group or create_task"
+    "runs in a separate task, so its place in the log would depend on timing; write `await ctx.gather(...)` instead of "
+    "asyncio.gather, a task group or create_task"
 )
 
 
@@ -447,7 +447,7 @@ class Context:
         self._tasks.require_place("a question")
         require_string(question, "the question")
         if not question.strip():
-            raise SetupError("the question must not be empty, because a person reads it; write for instance 'Go on?'")
+            raise SetupError("the question must not be empty, because a person reads it; write for example 'Continue?'")
         seconds = None if expires_in is None else timer_seconds(expires_in, "expires_in of a question")
         allow_answers(answer)  # instances of the classes in the type may be recorded
         with self._tasks:

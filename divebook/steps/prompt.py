@@ -519,8 +519,8 @@ class TaskTurn:
         reasons = turn_reasons(self._sampler(server.sampling))
         if reasons:
             raise SetupError(
-                f"agent {server.sampling} answers what MCP server {server.name} asks of a model, but has {reasons[0]}: "
-                "name one in its Sampling that answers with a single request"
+                f"agent {server.sampling} answers the model requests of MCP server {server.name}, but has "
+                f"{reasons[0]}: name an agent in Sampling that answers with a single request"
             )
 
     def _sampler(self, name: str) -> Agent:
@@ -752,8 +752,8 @@ def _require_one_request(agent: Agent, services: AgentServices) -> None:
     reason = next((reason for reason in reasons if reason not in (OUTPUT, RECORDED_MODEL)), None)
     if reason is not None:
         raise StepError(
-            f"agent {agent.name} has {reason}, and a batch is for agents that answer with one request and nothing "
-            "else: leave out batch=True (in YAML write Items in place of Rows), or name another agent"
+            f"agent {agent.name} has {reason}, but a batch needs an agent that answers with a single request: remove "
+            "batch=True (in YAML write Items instead of Rows), or name another agent"
         )
 
 

@@ -55,7 +55,7 @@ MOST_NAMED = 20
 """Maximum number of rows that a question lists."""
 EXIT_ERRORS = (SystemExit, KeyboardInterrupt, GeneratorExit)
 """Exceptions that would end the process. A row that raises one of them fails. No signal raises them in a call."""
-UNKNOWN = f"{OutcomeUnknownError.__name__}: its call began, and a person said that it is not to be made again"
+UNKNOWN = f"{OutcomeUnknownError.__name__}: its call started, and a person chose not to repeat it"
 LOST_ROW = f"{OutcomeUnknownError.__name__}: the call took effect, and"
 
 Row: TypeAlias = tuple[int, dict[str, Any]]
@@ -91,7 +91,7 @@ def _require_fit(action: UserFunction) -> None:
         ("takes a context or an idempotency key", takes.context or takes.key),
     ):
         if holds:
-            raise StepError(f"Rows cannot call {action.kind_and_name}, which {hindrance}: use Each with Items")
+            raise StepError(f"Rows cannot call {action.kind_and_name}, because it {hindrance}: use Each with Items")
 
 
 def arguments_of(
@@ -120,8 +120,8 @@ def arguments_of(
     positional_only = [name for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY]
     if positional_only:
         raise StepError(
-            f"{action.kind_and_name} takes {', '.join(positional_only)} by position only, and columns are given by "
-            "their names; call it in a function of yours, whose parameters are named as the columns are"
+            f"{action.kind_and_name} takes {', '.join(positional_only)} by position only, but columns are passed by "
+            "name; wrap it in a function whose parameters have the names of the columns"
         )
     missing = [name for name in needed if name not in columns]
     # A function of one parameter, which is not a column, takes the whole row.
@@ -135,8 +135,8 @@ def arguments_of(
     if missing or unknown_names:
         problem = f"takes {', '.join(missing)}" if missing else f"does not take {', '.join(unknown_names)}"
         raise StepError(
-            f"{action.kind_and_name} {problem}; the frame has the columns {', '.join(columns) or 'none'}: "
-            "name its parameters as they are called there"
+            f"{action.kind_and_name} {problem}; the frame has the columns {', '.join(columns) or 'none'}: name the "
+            "parameters after the columns"
         )
     # A fixed parameter of the step takes precedence over a column.
     names = [name for name in columns if (takes_any or name in names_of_parameters) and name not in fixed]
@@ -201,8 +201,8 @@ class RowCalls:
             row_list += f" and {len(open_rows) - MOST_NAMED:,} more"
         ended_count = last + 1 - first - len(open_rows)
         return (
-            f" Of its rows {ended_count:,} have ended and are written; {len(open_rows):,} may have been called, or not:"
-            f" {row_list}. Retry calls these; done, with null as its result, leaves them without one."
+            f" Of its rows {ended_count:,} have ended and are written; {len(open_rows):,} may have been called, or "
+            f"not: {row_list}. Retry calls these; done, with null as its result, leaves them without one."
         )
 
     def _mark_unknown(self, key: str, first: int, last: int) -> int:

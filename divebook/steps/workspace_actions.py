@@ -102,9 +102,9 @@ def _read_parameters(parameters: Mapping[str, Any]) -> tuple[Sequence[str] | Non
     paths = parameters.get(_PATHS)
     asks = parameters.get(_ASK, True)
     if paths is not None and not (isinstance(paths, list | tuple) and all(isinstance(path, str) for path in paths)):
-        raise StepError(f"{_PATHS} of {APPLY} are a list of paths, not {paths!r}")
+        raise StepError(f"{_PATHS} of {APPLY} must be a list of paths, not {paths!r}")
     if not isinstance(asks, bool):
-        raise StepError(f"{_ASK} of {APPLY} is true or false, not {asks!r}")
+        raise StepError(f"{_ASK} of {APPLY} must be true or false, not {asks!r}")
     unknown = parameters.keys() - {_PATHS, _ASK}
     if unknown:
         raise StepError(f"{APPLY} has no parameter {min(unknown)}: it has {_PATHS} and {_ASK}")
@@ -224,7 +224,7 @@ WORKSPACE_ACTIONS: Mapping[str, Action] = {
     APPLY: StepAction(
         APPLY,
         apply_changes,
-        "Take changed files over into the folder that the workspace is a copy of; a person chooses which.",
+        "Apply changed files to the folder that the workspace is a copy of; a person chooses the files.",
         workspace="",
     ),
     **{

@@ -601,7 +601,7 @@ def durability_called(name: str | None) -> Durability | None:
         The durability is unknown.
     """
     if name is not None and name not in _DURABILITIES:
-        raise NotFoundError("durability", name, _DURABILITIES)
+        raise NotFoundError("durability", name, _DURABILITIES, f"unknown durability {name!r}")
     return cast("Durability | None", name)
 
 
@@ -653,8 +653,8 @@ def _check_source(batch: Batch, beginning: Beginning | None) -> None:
     is_fork = bool(batch.expected_sequence) and beginning is not None
     if is_fork is not (batch.source is not None):
         raise InvalidEventError(
-            f"an execution_forked event begins a log that shares the first events of another one, which the batch must "
-            f"name: execution {batch.execution_id} goes on at event {batch.expected_sequence} and "
+            "an execution_forked event begins a log that shares the first events of another one, which the batch must "
+            f"name: execution {batch.execution_id} continues at event {batch.expected_sequence} and "
             f"{'has no source' if is_fork else 'does not fork ' + str(batch.source)}"
         )
 

@@ -256,7 +256,7 @@ class _Reader:
 
     def _check_order(self, place: str, record: Any, kind: Any) -> None:
         if self._end is not None:
-            raise InvalidEventError(f"{place}: nothing was expected after the end line, {self._end}; {_ONE_A_FILE}")
+            raise InvalidEventError(f"{place}: unexpected line after the end line, {self._end}; {_ONE_A_FILE}")
         if kind == HEADER:
             if self._chain is not None or self.log.events:
                 raise InvalidEventError(f"{place}: a second header, where {self._next} was expected; {_ONE_A_FILE}")
@@ -307,12 +307,10 @@ class _Reader:
         try:
             content = base64.b64decode(record["content"], validate=True)
         except (KeyError, TypeError, ValueError):
-            raise InvalidEventError(
-                f"{place}: the content of a file is not as it is written. Export it again"
-            ) from None
+            raise InvalidEventError(f"{place}: the content of a file was changed. Export it again") from None
         digest = sha256(content).hexdigest()
         if record.get("digest") != digest:
-            raise InvalidEventError(f"{place}: the content of a file is not what its digest promises. Export it again")
+            raise InvalidEventError(f"{place}: the content of a file does not match its digest. Export it again")
         self._files[digest] = content
 
     def _add_event(self, place: str, record: Any) -> None:
@@ -600,9 +598,7 @@ def _of_metadata(name: str, content: Any) -> EmbeddedParts:
             raise NewerStoreError(_newer(name, content["form"]))
         parts = {str(part): (str(entry["crc32"]), str(entry["data"])) for part, entry in content["parts"].items()}
     except (AttributeError, KeyError, TypeError):
-        raise InvalidEventError(
-            f"{name}: what its metadata hold under {METADATA!r} has the wrong form. {_AGAIN}"
-        ) from None
+        raise InvalidEventError(f"{name}: its metadata {METADATA!r} have the wrong form. {_AGAIN}") from None
     embedded = _intact_parts(name, parts)
     # A part that was removed leaves no wrong checksum.
     if not embedded.fault and not embedded.parts.keys() >= {TEXTS, LOG}:
@@ -643,7 +639,7 @@ def read_embedded(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidE
     if fault is not None and whole:
         return LogFile(str(path)), fault
     if LOG not in embedded.parts:
-        text = f"{path} carries no log; open it in a browser or a notebook, or have it written with its log"
+        text = f"{path} contains no log; open it in a browser or a notebook, or export it with its log"
         return LogFile(str(path)), fault or InvalidEventError(text)
     try:
         log = _log_of(embedded)
@@ -852,7 +848,7 @@ def weak_method(method: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         present = reference()
         if present is None:
-            raise ReferenceError("a store is asked that nobody holds any more")
+            raise ReferenceError("a store was used after its last reference was deleted")
         return present(*args, **kwargs)
 
     return call

@@ -446,7 +446,7 @@ class Packed:
 def verified(digest: bytes, content: bytes) -> bytes:
     """Return the content of a large value if it matches the hash `digest`; otherwise raise CorruptStoreError."""
     if sha256(content).digest() != digest:
-        raise CorruptStoreError(f"the large value {digest.hex()[:12]}... does not have the content its name promises")
+        raise CorruptStoreError(f"the large value {digest.hex()[:12]}... does not match its name, which is its digest")
     return content
 
 

@@ -269,4 +269,4 @@ def worker_from(worker_id: str, stored: str, expires_at: int) -> WorkerRecord:
         fields = {**data, "owner": Owner(**data["owner"]), "queues": tuple(data["queues"])}
         return WorkerRecord(id=worker_id, expires_at=expires_at, **fields)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CorruptStoreError(f"what worker {worker_id} says of itself is damaged: {error}") from error
+        raise CorruptStoreError(f"the record of worker {worker_id} is damaged: {error}") from error

@@ -236,7 +236,7 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
         yield 1, text
     for record in log.records:
         if is_sound and record.sequence < expected:
-            yield record.sequence, f"event {record.sequence} is there twice"
+            yield record.sequence, f"event {record.sequence} occurs twice"
             continue
         if is_sound and record.sequence > expected:
             yield expected, f"{_range_of(expected, record.sequence - 1)} missing"
@@ -464,7 +464,9 @@ def gc(
 def _check_options(older_than: timedelta | None, keep_last: int | None, statuses: Collection[str]) -> None:
     for status in statuses:
         if status not in TERMINAL:
-            raise NotFoundError("status", status, TERMINAL, f"only what has ended can be deleted, not {status!r}")
+            raise NotFoundError(
+                "status", status, TERMINAL, (f"only executions that have ended can be deleted, not {status!r}")
+            )
     if keep_last is not None and keep_last < 0:
         raise ValueError(f"keep_last must not be negative, got {keep_last}")
     if older_than is not None and older_than < timedelta(0):

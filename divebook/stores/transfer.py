@@ -309,9 +309,9 @@ def _refuse_second_arrival(store: EventStore, log: LogFile, *, as_fork: bool) ->
         copies = [] if as_fork else store.records(parent=execution_id, origin=FORK, limit=1)
         if copies:
             raise StoreError(
-                f"execution {execution_id} in {log.name} moves here, and {store.location} holds "
-                f"{copies[0].execution_id}, which was made of it: both would continue. Use that one, or delete it and "
-                "import the file again"
+                f"execution {execution_id} in {log.name} moves here, but {store.location} holds "
+                f"{copies[0].execution_id}, which was created from it, so both would continue. Use that one, or delete "
+                "it and import the file again"
             ) from None
         return
     if status == MOVED and as_fork:
@@ -322,8 +322,8 @@ def _refuse_second_arrival(store: EventStore, log: LogFile, *, as_fork: bool) ->
         else f"continue with that one ({advised(f'show {execution_id}', f'divebook.show({execution_id!r})')})"
     )
     raise StoreError(
-        f"execution {execution_id} in {log.name} moves here, and {store.location} holds it already, as {status}: it "
-        f"continues once. Nothing was imported; {way_on}"
+        f"execution {execution_id} in {log.name} moves here, but {store.location} already holds it as {status}, and it "
+        f"can continue only once. Nothing was imported; {way_on}"
     )
 
 
@@ -347,13 +347,16 @@ def caveats(log: LogFile, *, as_fork: bool = False) -> list[str]:
     texts = []
     if not log.is_verified:
         texts.append(
-            "it has no hashes, like exports of older versions and other systems: whether it is whole is not known"
+            "it has no hashes, like exports of older versions and other systems, so it is unknown whether it is "
+            "complete"
         )
     if log.damage is not None:
-        texts.append(f"it is only the sound beginning of a damaged log: {log.damage}")
+        texts.append(f"it is only the intact beginning of a damaged log: {log.damage}")
     if is_picture(log) and not as_fork:
         status = log.status or "its log has no end"
-        texts.append(f"it had not ended ({status}), and this picture of it cannot go on; {WAY_ON[PICTURE]}")
+        texts.append(
+            f"it had not ended ({status}), and this read-only snapshot of it cannot continue; {WAY_ON[PICTURE]}"
+        )
     return texts
 
 
@@ -367,7 +370,7 @@ def _import_batch(log: LogFile, *, rename: bool, as_fork: bool) -> Batch:
     if log.is_moved and rename and not as_fork:
         raise SetupError(
             f"{log.name} holds an execution that moves here, under its own id; import it without --rename, or with "
-            "--as-fork as one of its own"
+            "--as-fork as a separate execution"
         )
     events = log.events
     if as_fork:
@@ -396,7 +399,8 @@ def _fold(log: LogFile, events: list[Event]) -> ExecutionState:
         return fold(events[0].execution_id, events)
     except CorruptStoreError as error:
         raise InvalidEventError(
-            f"{log.name} cannot go on: its state cannot be rebuilt: {error}. Import it without --as-fork, as a picture"
+            f"{log.name} cannot continue: its state cannot be rebuilt: {error}. Import it without --as-fork, as a "
+            "read-only snapshot"
         ) from error
 
 
@@ -536,8 +540,8 @@ def _refuse_driven(source: EventStore) -> None:
         owner = first.owner
         raise StoreError(
             f"{plural(len(leases), 'execution')} of {source.location} {'is' if len(leases) == 1 else 'are'} being "
-            f"driven, {first.execution_id} by {owner.name} (process {owner.pid} on {owner.host}); "
-            "pause or end them, and copy then"
+            f"driven, {first.execution_id} by {owner.name} (process {owner.pid} on {owner.host}); pause or end them, "
+            "then copy"
         )
 
 
@@ -741,6 +745,6 @@ def _unreadable_inbox(store: EventStore, execution_id: str) -> str:
 
 def _message_mismatch(message: Message, target: EventStore) -> str:
     return (
-        f"message {message.number} to execution {message.execution_id} is not in {target.location}, which has "
-        "messages of its own; choose an empty store"
+        f"message {message.number} to execution {message.execution_id} is not in {target.location}, which has other "
+        "messages; choose an empty store"
     )

@@ -22,7 +22,7 @@ from divebook.text.ranges import MOST_SECONDS, NumberRange
 
 DurationLike: TypeAlias = "timedelta | float | str"
 """A duration in the public API: a timedelta, a number of seconds, or a text such as ``"5 min"``."""
-DURATION_FORMS = "a number of seconds, a timedelta, or a text such as '5 min'"
+DURATION_FORMS = "a number of seconds, a timedelta, or a string such as '5 min'"
 """Description of the values of `DurationLike`, for errors."""
 _SHORT = (str, int, float, bool, bytes, type(None))
 

@@ -391,7 +391,7 @@ OFFERED: Mapping[str, Callable[..., ToolFunction]] = {
 
 
 ABSENT: Mapping[str, str] = {
-    "command": "programs come with workspaces; let an action do it, or write a @tool that runs what you need",
+    "command": "programs run in workspaces; use an action, or write a @tool that runs the program",
     "web_search": "it needs the key of a search service: write a @tool that asks yours, or use an MCP server of it",
     "generate_image": "it needs the key of a service: write a @tool that asks yours",
     "anthropic_code_execution": "a provider's own tools are not used; write a @tool",
@@ -456,7 +456,7 @@ def declared(
     """
     # The error is the one for an unknown tool, with the reason.
     if declaration is not None and not declaration.enabled:
-        raise SetupError(f'agent references unknown tool "{name}": its definition under Tools says Enabled: false')
+        raise SetupError(f'agent references unknown tool "{name}": its definition under Tools has Enabled: false')
     options = _merged({} if declaration is None else declaration.parameters, config)
     if function is not None:
         return with_arguments(function, options, reach)
@@ -464,7 +464,7 @@ def declared(
         return offered(name, reach, options)
     # The tools of `ABSENT` have error messages of their own, which the caller raises.
     if options and name not in ABSENT:
-        raise SetupError(f"tool {name} is not one that takes options here: {', '.join(options)} would have no effect")
+        raise SetupError(f"tool {name} takes no options here: {', '.join(options)} would have no effect")
     return None
 
 
@@ -500,7 +500,7 @@ def _checked_option(name: str, option: str, value: Any, kind: Any) -> Any:
             return value
     elif _NUMBERS[kind].fits(value):
         return value
-    expected = "a text" if kind is str else _NUMBERS.get(kind, "a list of texts")
+    expected = "a string" if kind is str else _NUMBERS.get(kind, "a list of strings")
     raise SetupError(f"option {option} of tool {name} must be {expected}, not {shown_number(value)}")
 
 

@@ -541,7 +541,7 @@ class Feed:
         operation_id = self._labelled[index][0].operation_id if spans else None
         request = next((one for one in requests_in(spans) if one.span.operation_id == operation_id), None)
         if request is None:
-            return Sent(type="sent", view=view, id=index, parts=[], error=f"call {index} is no request")
+            return Sent(type="sent", view=view, id=index, parts=[], error=f"call {index} is not a request")
         return Sent(type="sent", view=view, id=index, parts=request_parts(request), error="")
 
     def variables(self, view: str, version: int) -> Variables:

@@ -222,7 +222,7 @@ class RecordedPositions:
                 break
         else:
             raise IndexError(
-                f"what was said with event {sequence_of_request:,} is not among what the notebook holds of this run"
+                f"the messages of event {sequence_of_request:,} are not in the part of the run that the notebook holds"
             )
         # The first event of the span starts the request. A later one up to `sequence` means that it had ended.
         ended = [number for number in self._recording["members"][row][1:] if number <= sequence]
@@ -257,8 +257,8 @@ class RecordedPositions:
         if row < len(self._sequences) and self._sequences[row] == sequence:
             return row
         where = f"; its log was in {self._store}" if self._store else ""
-        held = f"{len(self._sequences):,} events of this run that the notebook holds"
-        raise IndexError(f"event {sequence:,} is none of the {held}{where}")
+        held = f"{len(self._sequences):,} events of this run in the notebook"
+        raise IndexError(f"event {sequence:,} is not among the {held}{where}")
 
     def state_at(self, sequence: int) -> StateView:
         """Return the state of the run after a recorded event, or before the first one. Raises `IndexError` if the

@@ -520,7 +520,7 @@ def awaited_from_outside(execution: Run) -> str:
         return "Answer the question to continue"
     # A wait with a time limit ends by itself.
     signals = [str(awaited) for awaited in awaited_signals(state) if awaited.until_us is None]
-    return f"It waits for {signals[0]}: send that to continue" if signals else ""
+    return f"It waits for {signals[0]}: send it to continue" if signals else ""
 
 
 MAX_ERROR = 2000
@@ -530,7 +530,7 @@ MAX_EXACT = 2**53
 """Largest integer that browsers store exactly. Larger integers are sent as texts."""
 MAX_DIGITS = 17
 """Maximum number of characters of an integer that is parsed; a longer integer is always larger than `MAX_EXACT`."""
-NO_QUESTION = "The engine asks how to go on."
+NO_QUESTION = "The engine asks how to continue."
 
 
 def _no_ways(_header: Header, _kept: str) -> list[Way]:

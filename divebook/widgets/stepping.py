@@ -162,7 +162,9 @@ class SteppedLog:
         Return 0 and an empty list if there was no request. Raises `IndexError`.
         """
         if not 0 <= sequence <= self.total:
-            raise IndexError(f"there is no position {sequence}: the log has {self.total} events; take one from 0 on")
+            raise IndexError(
+                f"there is no position {sequence}: the log has {self.total} events; choose 0 to {self.total}"
+            )
         request = request_at(self.positions, sequence)
         return (0, []) if request is None else (request.span.sequences[0], request_and_response_parts(request))
 
@@ -171,7 +173,7 @@ class SteppedLog:
         if the variable was not set or the log cannot tell.
         """
         if not 1 <= sequence <= self.total:
-            raise IndexError(f"there is no event {sequence}: the log has {self.total} events; take one from 1 on")
+            raise IndexError(f"there is no event {sequence}: the log has {self.total} events; choose 1 to {self.total}")
         provenance = self.provenances.get((sequence, name)) or why(self._history(), name, sequence)
         texts = ProvenanceText(provenance)
         return [_why_line(entry, texts) for entry in entries(provenance, texts, MAX_CAUSES)]

@@ -266,11 +266,11 @@ def _refuse() -> NoReturn:
 
 
 def _refuse_wish(wish: RunsWish) -> None:
-    raise SetupError(f"this view shows no list of executions, of which it could {wish['command']} some")
+    raise SetupError(f"this view has no list of executions, so it cannot {wish['command']} any")
 
 
 def _refuse_files(wish: TakingOver) -> str:
-    raise SetupError(f"this view takes no files over: {advised('apply')} does, with {', '.join(wish['paths'])}")
+    raise SetupError(f"this view cannot apply files: use {advised('apply')} with {', '.join(wish['paths'])}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -779,7 +779,7 @@ class OfferView(FollowingView):
             # A message may be forged, so the name is compared with the choices.
             names = [choice["name"] for choice in offer["choices"]]
             if name not in names:
-                raise SetupError(f"{name!r} is not offered; one of {', '.join(names)}")
+                raise SetupError(f"{name!r} is not available; use one of {', '.join(names)}")
             choose(str(name))
 
         super().__init__(Publisher(OfferFeed(offer)), Handlers(take))

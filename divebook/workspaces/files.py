@@ -447,7 +447,7 @@ class FileOperator(ABC):
         try:
             text = content.decode(encoding, errors)
         except (UnicodeDecodeError, LookupError) as error:
-            raise FileOperationError("read", path, f"it is no text in {encoding}: {error}") from error
+            raise FileOperationError("read", path, f"it is not text in {encoding}: {error}") from error
         return text[offset:] if length is None else text[offset : offset + length]
 
     async def list_dir(self, path: str) -> list[str]:

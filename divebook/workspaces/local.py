@@ -108,9 +108,9 @@ class LocalWorkspace(Workspace):
         """
         # The temporary folder is made last, so that an error about another folder leaves nothing on the disk.
         if not os.path.isdir(self._default):
-            raise WorkspaceGoneError(f"the folder {self._default} of a workspace is not there: make it first")
+            raise WorkspaceGoneError(f"the folder {self._default} of a workspace does not exist: create it first")
         if self._has_tmp and self._tmp_base is not None and not os.path.isdir(self._tmp_base):
-            raise WorkspaceGoneError(f"tmp_base_dir {self._tmp_base} of a workspace is not there: make it first")
+            raise WorkspaceGoneError(f"tmp_base_dir {self._tmp_base} of a workspace does not exist: create it first")
         policy = PathPolicy(self._open_root(str(self._default)), guard=self._guard)
         files = LocalFileOperator(policy)
         files.describe = functools.partial(_describe_files, files)
@@ -118,7 +118,7 @@ class LocalWorkspace(Workspace):
         self._file_operator = files
         for folder in self._allowed:
             if not folder.is_dir():
-                raise WorkspaceGoneError(f"the allowed folder {folder} of a workspace is not there: make it first")
+                raise WorkspaceGoneError(f"the allowed folder {folder} of a workspace does not exist: create it first")
             if folder != self._default:
                 policy.add(self._open_root(str(folder)))
         if self._has_tmp:

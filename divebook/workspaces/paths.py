@@ -580,7 +580,8 @@ class PathPolicy:
         """
         if self._is_closed:
             raise WorkspaceNotEnteredError(
-                f"the workspace of {self.default.name} was left: enter it again, and take its files and shell anew"
+                f"the workspace of {self.default.name} was left: enter it again, and get its files and shell from it "
+                "again"
             )
         text = self.absolute(path)
         rule = ""

@@ -79,7 +79,7 @@ class ResourceRegistry:
             The resource has no ``close()``.
         """
         if not isinstance(resource, Resource):
-            raise TypeError(f"resource {key!r} has no close(): {type(resource).__name__} is none")
+            raise TypeError(f"resource {key!r} has no close(), because {type(resource).__name__} is not a resource")
         # Removed and added again, so that the new resource is the last one and is closed first.
         old = self._resources.pop(key, None)
         self._resources[key] = resource
@@ -171,7 +171,7 @@ class ResourceRegistry:
         cycle = self._chain(key, requester)
         if cycle is not None:
             keys = " -> ".join(repr(each) for each in (requester, *cycle))
-            raise RuntimeError(f"the factories of resources wait for each other ({keys}): have one of them not ask")
+            raise RuntimeError(f"the factories of resources wait for each other ({keys}): remove one of these requests")
         self._awaited.setdefault(requester, []).append(key)
         try:
             yield
@@ -310,7 +310,7 @@ class ResourceRegistry:
             try:
                 text = await _call(resource, "get_context_instructions")
             except Exception as error:  # noqa: BLE001 - an agent works without
-                _log.warning("resource %s has nothing to say: %s", key, error)
+                _log.warning("resource %s has no description: %s", key, error)
             else:
                 texts |= {key: str(text)} if text else {}
         return texts

@@ -239,11 +239,11 @@ def require_runnable(command: object, environ: Mapping[Any, Any]) -> None:
         A string cannot be passed to a program.
     """
     if isinstance(command, bytes) or not isinstance(command, str | Sequence):
-        raise TypeError(f"a command is a text or a list of texts, not {command!r}")
+        raise TypeError(f"a command must be a string or a list of strings, not {command!r}")
     words = [command] if isinstance(command, str) else command
     for word in words:
         if not isinstance(word, str):
-            raise TypeError(f"a word of a command must be a text, not {word!r}: write str(...)")
+            raise TypeError(f"a word of a command must be a string, not {word!r}: write str(...)")
         if not _is_text_of_systems(word):
             raise ShellExecutionError("", f"the command cannot be run with {word!a}: leave out NUL and half letters")
     if not words[0]:
@@ -251,7 +251,7 @@ def require_runnable(command: object, environ: Mapping[Any, Any]) -> None:
     for name, value in environ.items():
         if not (isinstance(name, str) and isinstance(value, str)):
             wrong = name if not isinstance(name, str) else value
-            raise TypeError(f"the variable {name!r} of a command must be a text, not a {type(wrong).__name__}")
+            raise TypeError(f"the variable {name!r} of a command must be a string, not a {type(wrong).__name__}")
         if not name or "=" in name or not _is_text_of_systems(name):
             raise ShellExecutionError("", f"a variable of a command cannot be named {name!a}")
         if not _is_text_of_systems(value):  # the value may be secret, so the error does not contain it
@@ -628,8 +628,7 @@ class Reapers:
                 self._stop()
                 errors.seek(0)
                 reason = (
-                    errors.read(_LONGEST_REASON).decode(errors="replace").strip()
-                    or "it ended at once, and said nothing"
+                    errors.read(_LONGEST_REASON).decode(errors="replace").strip() or "it ended at once without output"
                 )
                 raise OSError(f"{Path(argv[0]).name} cannot run commands here: {reason}")
         return shell_end

@@ -289,7 +289,7 @@ class Workspace(ABC):
         """
         if not self.root.is_there():
             raise WorkspaceGoneError(
-                f"the folder {self.root.path} of a workspace is not there any more: leave the workspace, and restore it"
+                f"the folder {self.root.path} of a workspace no longer exists: leave the workspace, and restore it"
             )
 
     @property
@@ -549,5 +549,5 @@ def several(values: Iterable[T], argument: str) -> tuple[T, ...]:
         ``p``, ``y``, ...
     """
     if isinstance(values, str | bytes | os.PathLike):
-        raise TypeError(f"{argument} must be a list, not one text: write [{str(values)!r}]")
+        raise TypeError(f"{argument} must be a list, not a string: write [{str(values)!r}]")
     return tuple(values)

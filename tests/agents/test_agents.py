@@ -40,9 +40,9 @@ def test_model_names(given, expected):
 @pytest.mark.parametrize(
     ("given", "missing"),
     [
-        (("ollama", None), 'provider "ollama" is named without a model, and has no default.* a model that you have'),
-        (("zai", None), "named without a model, and has no default.* one of glm-"),
-        ((None, "gpt-x"), 'model "gpt-x" is named without a provider; write `Model: <provider>:gpt-x`'),
+        (("ollama", None), 'provider "ollama" has no default model.* a model that you have'),
+        (("zai", None), "has no default model.* one of glm-"),
+        ((None, "gpt-x"), 'model "gpt-x" has no provider; write `Model: <provider>:gpt-x`'),
     ],
 )
 def test_half_a_model_name_is_an_error_that_says_what_is_missing(given, missing):
@@ -74,7 +74,7 @@ def test_one_model_request_is_one_recorded_operation_with_its_usage():
 
 def test_without_a_model_the_answer_says_that_it_is_scripted():
     execution = run(ASK, {"who": "world"}, agents=[Agent("a")])
-    assert execution.variables["r"].startswith("[scripted model] No model was asked")
+    assert execution.variables["r"].startswith("[scripted model: no model configured] Prompt")
 
 
 def test_a_resumed_execution_does_not_ask_the_model_again():
@@ -209,7 +209,7 @@ def test_model_settings_reach_the_model():
 def test_a_run_may_have_another_model_for_all_its_agents():
     world = environment(agents=[Agent("a", model="acme:model")])
     execution = world.start(ASK, {"who": "x"}, model="scripted").wait(20)
-    assert execution.variables["r"].startswith("[scripted model]")
+    assert execution.variables["r"].startswith("[scripted model:")
     started = next(e.data for e in execution.history() if e.event_type == "operation_started")
     assert started.parameters["model"] == "scripted"
 
@@ -226,7 +226,7 @@ def test_a_resumed_run_keeps_the_model_it_was_started_with():
 
 def test_a_model_that_names_no_provider_is_refused_before_anything_begins():
     world = environment(agents=[Agent("a")])
-    with pytest.raises(SetupError, match="named without a provider"):
+    with pytest.raises(SetupError, match="has no provider"):
         world.start(ASK, {"who": "x"}, model="gpt-x")
     assert world.store.records() == []
 
@@ -244,7 +244,7 @@ def test_tags_and_a_note_are_kept_with_what_a_run_began_with():
     world.start(ASK, {"who": "x"}).wait(20)
     assert [record.execution_id for record in world.store.records(tag="nightly")] == [tagged.id]
     assert tagged.history()[0].data.note == "a try"
-    with pytest.raises(SetupError, match="tags are a list of words"):
+    with pytest.raises(SetupError, match="tags must be a list of words"):
         world.start(ASK, {"who": "x"}, tags="nightly")
 
 

@@ -96,7 +96,7 @@ def test_what_changed_is_named(left):
         "choices": ["finish", "anew"],
     }
     assert question.question.startswith(
-        "Agent a is not what it was when this turn began (instructions differ; tool look is gone; tool find is new)."
+        "Agent a changed since this turn began (instructions differ; tool look is gone; tool find is new)."
     )
     with pytest.raises(InterruptError, match="answer with finish or anew, not 'yes'"):
         execution.answer(question.id, "yes")

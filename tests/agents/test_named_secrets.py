@@ -129,7 +129,7 @@ def test_another_provider_gets_neither_key_nor_header():
 
 
 def test_a_key_itself_is_refused_without_being_repeated():
-    with pytest.raises(SetupError, match=r"name that: env://NAME or file://PATH") as caught:
+    with pytest.raises(SetupError, match=r"write env://NAME or file://PATH") as caught:
         Agent("a", model=NAMED, api_key=KEY)
     assert KEY not in str(caught.value)
 
@@ -137,6 +137,6 @@ def test_a_key_itself_is_refused_without_being_repeated():
 def test_a_model_that_has_its_key_takes_no_other(require):
     from pydantic_ai.models.test import TestModel
 
-    with pytest.raises(SetupError, match="leave one out"):
+    with pytest.raises(SetupError, match="remove one"):
         Agent("a", model=TestModel(), api_key="env://RESEARCH_KEY")
     assert Agent("a", model=ScriptedModel(["x"]), api_key="env://RESEARCH_KEY").is_scripted

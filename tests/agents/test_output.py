@@ -153,7 +153,7 @@ def test_output_that_means_nothing_is_refused_where_it_is_written(wrong):
 
 def test_a_schema_that_refers_to_itself_cannot_be_asked_for():
     tree = {"type": "object", "properties": {"left": {"$ref": "#/$defs/tree"}}}
-    with pytest.raises(SetupError, match="cannot be asked of a model"):
+    with pytest.raises(SetupError, match="cannot be requested from a model"):
         output_type({**tree, "$defs": {"tree": tree}})
 
 

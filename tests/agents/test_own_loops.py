@@ -63,8 +63,8 @@ def test_an_agent_that_is_held_open_on_a_loop_of_its_own_is_refused_and_the_run_
             return await asyncio.to_thread(lambda: world.start("ask").wait(20))
 
     refused = asyncio.run(cell())
-    assert "agent critic is held open by `async with agent:`" in refused.error
-    assert "leave the block and resume the run" in refused.error
+    assert "agent critic is open in `async with agent:`" in refused.error
+    assert "Leave the block and resume the run" in refused.error
     resumed = world.run_of(refused.id).resume().wait(20)
     assert resumed.variables == {"said": "an owl"}, resumed.error
     assert len(set(toolset.opened)) == 2
@@ -108,7 +108,7 @@ class OfItsOwnKind(AbstractToolset):
 
 
 def test_a_toolset_whose_calls_would_not_be_recorded_is_refused():
-    with pytest.raises(SetupError, match="calls of toolset 'strange' would not be recorded, since OfItsOwnKind"):
+    with pytest.raises(SetupError, match="calls of toolset 'strange' would not be recorded, because OfItsOwnKind"):
         environment(ASK, agents=[agent_of(OfItsOwnKind())])
     with pytest.raises(SetupError, match="would not be recorded"):
         environment(ASK, agents=[agent_of(OfItsOwnKind().prefixed("my"))])

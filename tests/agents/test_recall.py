@@ -226,7 +226,7 @@ def test_a_file_that_cannot_be_read_is_as_if_it_were_not_there(tmp_path, clock, 
 def test_a_folder_that_cannot_be_written_to_keeps_nobody_from_answering(tmp_path, clock, logs):
     (tmp_path / "c").write_text("a file")
     ResponseCache(tmp_path / "c", Sealing(), clock).keep("d", {}, 60)
-    assert ["asked for again next time" in message for message in logs()] == [True]
+    assert ["the next run sends the request again" in message for message in logs()] == [True]
 
 
 def test_what_is_of_no_use_any_more_is_deleted(tmp_path, clock):
@@ -268,7 +268,7 @@ def test_a_response_that_was_cut_off_is_not_kept(clock, reason, kept):
 
 @pytest.mark.parametrize("written", ["soon", -1, 0, "-3d"])
 def test_a_time_that_is_none_is_refused(written):
-    with pytest.raises(SetupError, match="Cache is a time"):
+    with pytest.raises(SetupError, match="Cache must be a duration"):
         Agent("a", cache=written)
 
 
@@ -316,7 +316,7 @@ def test_what_was_asked_differently_is_said_with_both(note, script):
     first = world.start(ASK).wait(20)
     other = Workflow("w", [Step("ask", prompt="Another question", agent="a", store="r")])
     error = world.start(other, model=f"recorded:{first.id}").wait(20).error
-    assert f"the run {first.id} was asked something else in request 1 of agent a" in error
+    assert f"the run {first.id} recorded a different request 1 of agent a" in error
     assert "'content': 'Ask'" in error
     assert "'content': 'Another question'" in error
 
@@ -342,13 +342,13 @@ def test_a_step_that_the_run_does_not_have_is_said(note, script):
     first = world.start(ASK).wait(20)
     other = Workflow("w", [Step("another", prompt="Ask", agent="a", store="r")])
     error = world.start(other, model=f"recorded:{first.id}").wait(20).error
-    assert "has no answer to request 1 of agent a here: it took another way" in error
+    assert "has no response to request 1 of agent a here, because it took another path" in error
 
 
 def test_a_run_that_is_not_there_is_said(note, script):
     world = environment(agents=[Agent("a", model=script, tools=[note])])
     with pytest.raises(
-        SetupError, match="workflow w: recorded:exec_01m7zzzzzzzzzzzzzzzzzzzzzz names a run that is not"
+        SetupError, match="workflow w: recorded:exec_01m7zzzzzzzzzzzzzzzzzzzzzz names a run that does not"
     ):
         world.start(ASK, model="recorded:exec_01m7zzzzzzzzzzzzzzzzzzzzzz")
     assert world.store.records() == []

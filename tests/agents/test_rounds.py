@@ -78,8 +78,8 @@ def test_calls_after_the_last_round_are_not_carried_out():
     execution = model.world().start("ask").wait(20)
     assert model.looked == ["bird 1", "bird 2"]
     assert execution.error == (
-        "agent a gave no answer after 3 requests: its model called look again after 2 rounds of calls, which was not "
-        "carried out; raise its ToolIterationLimit (step ask)"
+        "agent a gave no answer after 3 requests: its model called look again after 2 rounds of calls. That call was "
+        "not made; raise its ToolIterationLimit (step ask)"
     )
     again = Eager(is_stubborn=True)
     resumed = again.world(5, store=cut(execution.store, execution, 1000)).run_of(execution.id).resume().wait(20)
@@ -110,8 +110,8 @@ def test_a_model_that_gives_nothing_usable_is_named(reply):
     ("given", "said"),
     [
         ({}, 'the model of agent a called unknown tool "nope": the agent has no tools'),
-        ({"tools": [Eager().look]}, 'its model called unknown tool "nope", was told so, and called it again'),
-        ({"output": dict[str, int]}, 'its model called unknown tool "nope", was told so, and called it again'),
+        ({"tools": [Eager().look]}, 'its model called unknown tool "nope", got an error for it, and called it again'),
+        ({"output": dict[str, int]}, 'its model called unknown tool "nope", got an error for it, and called it again'),
     ],
 )
 def test_a_model_that_calls_a_tool_that_is_not_there_again_and_again_ends_its_turn_in_words(given, said):

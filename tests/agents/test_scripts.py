@@ -114,17 +114,17 @@ def test_an_agent_without_tools_takes_one_reply_after_the_other():
 @pytest.mark.parametrize(
     ("written", "advice"),
     [
-        (5, "a reply of a script cannot be 5; write a text, {call:"),
+        (5, "a reply of a script cannot be 5; write a string, {call:"),
         ({}, "cannot be {}"),
-        ([], "calls side by side"),
+        ([], "parallel calls"),
         ({"cal": "search"}, "has no 'cal'; did you mean 'call'"),
         ({"call": 5}, "`call` of a script cannot be 5"),
-        ({"call": [{"search": {}}, {"search": {}}]}, "several calls side by side are a list: [{call: {tool: ...}}, "),
-        ({"say": 5}, "`say` of a script must be a text, not 5"),
-        ({"error": "x", "say": "y"}, "make two replies of it"),
-        ({"error": "x", "retry_after": 2}, "needs a `status` such as 429"),
+        ({"call": [{"search": {}}, {"search": {}}]}, "write parallel calls as a list: [{call: {tool: ...}}, "),
+        ({"say": 5}, "`say` of a script must be a string, not 5"),
+        ({"error": "x", "say": "y"}, "write two replies"),
+        ({"error": "x", "retry_after": 2}, "add a `status` such as 429"),
         ({"say": "x", "status": 429}, "only a reply with `error` has 'status'"),
-        ([{"call": "a"}, {"output": 1}], "calls side by side"),
+        ([{"call": "a"}, {"output": 1}], "parallel calls"),
     ],
 )
 def test_a_reply_of_another_form_is_refused_with_what_to_write(written, advice):
@@ -149,7 +149,7 @@ def test_a_definition_has_a_script_for_when_its_model_is_scripted():
 @pytest.mark.parametrize(
     ("written", "advice"),
     [
-        ("replies.yaml", "a list of replies, or a mapping with `turns`, not 'replies.yaml'"),
+        ("replies.yaml", "a list of replies or a mapping with `turns`, not 'replies.yaml'"),
         ({"turn": []}, "a script has no 'turn'; it has error, price, replies, turns, usage"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_script_of_another_form_is_refused(written, advice):
 
 @pytest.mark.parametrize("written", [{"replies": {"call": {"search": {}}}}, {"replies": "hello"}, {"turns": {"a": 1}}])
 def test_replies_that_are_no_list_are_refused_when_they_are_given(written):
-    with pytest.raises(SetupError, match="of a scripted model are a list, one for each request"):
+    with pytest.raises(SetupError, match="of a scripted model must be a list with one reply for each request"):
         ScriptedModel(**written)
 
 

@@ -60,8 +60,8 @@ def test_a_model_that_may_call_nothing_is_told_so_each_time():
     ("choice", "says"),
     [
         ({"type": "some"}, "ToolChoice cannot be {'type': 'some'}"),
-        ({"type": "tool"}, "names a tool with the type tool, and only then"),
-        ({"type": "any", "name": "look"}, "names a tool with the type tool, and only then"),
+        ({"type": "tool"}, "needs a name for the type tool, and only for that type"),
+        ({"type": "any", "name": "look"}, "needs a name for the type tool, and only for that type"),
         ({"type": "auto", "more": 1}, "ToolChoice cannot be"),
     ],
 )

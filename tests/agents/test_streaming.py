@@ -329,7 +329,7 @@ def test_a_listener_that_fails_harms_nobody_and_is_told_no_more(caplog, logs):
     with caplog.at_level(logging.ERROR):
         assert execution.wait(PATIENCE).variables == {"poem": POEM}
     assert (len(calls), len(deltas)) == (1, len(words(POEM)))
-    assert logs() == [f"a listener to the text of {execution.id} failed, and gets no more of it"]
+    assert logs() == [f"a listener to the streamed text of {execution.id} failed and is removed"]
 
 
 @pytest.mark.parametrize("stop", ["cancel", "pause"])

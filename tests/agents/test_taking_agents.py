@@ -115,7 +115,7 @@ def test_a_prompt_step_keeps_the_data_of_an_agent_with_an_output():
 def test_another_model_of_the_execution_holds_for_a_library_agent_too():
     agent = library_agent(script=["never asked"])
     execution = environment(ASK, agents=[agent]).start("ask", model="scripted").wait(20)
-    assert execution.variables["said"].startswith("[scripted model]")
+    assert execution.variables["said"].startswith("[scripted model:")
 
 
 def test_rules_hold_for_the_calls_of_one_agent():

@@ -125,7 +125,7 @@ def test_a_step_function_cannot_have_the_context_of_a_tool():
 
 
 def test_a_tool_with_a_context_cannot_run_in_another_process():
-    with pytest.raises(DefinitionError, match="leave out the parameter execution, or the executor"):
+    with pytest.raises(DefinitionError, match="remove the parameter execution, or the executor"):
 
         @tool(executor="process")
         def report(execution: ToolContext) -> str:

@@ -184,7 +184,7 @@ def test_a_call_whose_process_died_waits_with_an_unknown_outcome_until_a_person_
     execution = there.run_of(first.id).resume().wait(20)
     assert stands(execution) == [["waiting", "unknown"]]
     (row,) = [row for row in report_of(execution, [*execution.history()]).turns if not row[0]]
-    assert (row[2], row[4]) == ("… waiting", "look(name=owl) → it is not known whether it took effect")
+    assert (row[2], row[4]) == ("… waiting", "look(name=owl) → unknown whether it took effect")
     execution.cancel()
     execution.wait(20)
     assert stands(execution) == [["cancelled", ""]]

@@ -44,7 +44,7 @@ def test_a_tool_that_changes_its_dependencies_is_told_of_once_a_turn_and_does_no
     execution = world(Notes()).start("ask").wait(20)
     assert results(execution) == ["owl", "owl lark"]
     (warned,) = [line for line in logs() if "ctx.deps" in line]
-    assert warned.startswith("tool note of agent critic changed ctx.deps, which is not recorded")
+    assert warned.startswith("tool note of agent critic changed ctx.deps. That change is not recorded")
     at = [e.sequence for e in execution.history() if e.event_type == "operation_completed"][1]
     resumed = world(Notes(), store=cut(execution.store, execution, at)).run_of(execution.id).resume().wait(20)
     assert results(resumed) == ["owl", "lark"]
@@ -60,7 +60,7 @@ def test_a_tool_that_changes_its_dependencies_is_told_of_once_a_turn_and_does_no
 def test_an_agent_that_gets_no_dependencies_and_is_made_for_some_is_told_of(logs, wanted, deps, count):
     agent = pydantic_ai.Agent(ScriptedFunction(ScriptedModel(["done"])), name="critic", deps_type=wanted)
     assert environment(ASK, agents=[Agent.of(agent, deps=deps)]).start("ask").wait(20).variables == {"said": "done"}
-    told = "agent critic is made for ctx.deps of type Notes and gets none: give them by Agent.of(agent, deps=...)"
+    told = "agent critic needs ctx.deps of type Notes but has none: pass them with Agent.of(agent, deps=...)"
     assert sum(told in line for line in logs()) == count
 
 

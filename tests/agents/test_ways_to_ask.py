@@ -291,7 +291,7 @@ def test_all_ways_agree_when_an_answer_is_a_turn(reason):
         assert asked.has_hands == is_turn
         batch = Step("ask", prompt="Who?", agent="a", each=Each(rows="$([{'n': 1}])"))
         error = environment.start(Workflow("batch", [batch])).wait(20).error or ""
-        assert (f"has {reason}, and a batch is for" in error) == (reason not in ("", agent.OUTPUT))
+        assert (f"has {reason}, but a batch needs" in error) == (reason not in ("", agent.OUTPUT))
 
 
 def test_one_function_records_model_requests():

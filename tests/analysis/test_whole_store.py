@@ -126,7 +126,7 @@ def test_a_wrong_filter_says_which_there_are(world):
         ({"stauts": "failed"}, NotFoundError, "did you mean 'status'"),
         ({"status": "fialed"}, NotFoundError, "did you mean 'failed'"),
         ({"origin": ["whatif"]}, NotFoundError, "did you mean 'what-if'"),
-        ({"tag": 3}, SetupError, "tag must be a text or a list of texts, not 3"),
+        ({"tag": 3}, SetupError, "tag must be a string or a list of strings, not 3"),
         ({"since": "yesterday"}, SetupError, "since must be a time such as"),
         ({"ids": "exec_zzz"}, ExecutionNotFoundError, "exec_zzz"),
     ):

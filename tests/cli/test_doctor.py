@@ -117,4 +117,4 @@ def test_a_run_that_agents_play_again_is_looked_for_in_the_store(folder, diveboo
     found = rows(result)
     assert found[f"recorded:{run}"]["problems"] == []
     (said,) = found["recorded:exec_no"]["problems"]
-    assert "agent b: recorded:exec_no names a run that is not there" in said
+    assert "agent b: recorded:exec_no names a run that does not exist" in said

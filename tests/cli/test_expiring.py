@@ -124,7 +124,7 @@ def test_a_run_that_need_not_wait_for_a_person_is_no_error_under_strict(ask, div
 def test_an_answer_up_front_comes_before_the_default(ask, divebook, given, said):
     ran = divebook("run", ask(SOON), "--json", "--answer", given)
     assert (ran.exit_code, result(ran)["outputs"]) == (0, {"said": said})
-    assert ran.stderr.count("was not needed") == given.startswith("other")
+    assert ran.stderr.count("was not used") == given.startswith("other")
 
 
 def test_a_run_waits_for_the_question_of_a_child(ask, divebook):

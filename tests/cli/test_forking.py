@@ -38,7 +38,7 @@ Workflows:
     ("options", "message"),
     [
         (["--at", "900"], "after one of its events, 1 to "),
-        (["--set", "who"], "write NAME=VALUE, for instance --set city=Bonn"),
+        (["--set", "who"], "write NAME=VALUE, for example --set city=Bonn"),
         (["--input", "whom=me"], "there is no input 'whom' to change"),
         (["--set", "n=[1"], "write the value in YAML"),
         (["--result", "op_1=3"], "the result of op_1 cannot be changed at event "),

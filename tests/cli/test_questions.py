@@ -64,8 +64,8 @@ def test_done_takes_the_result_that_is_given(asked, divebook, folder):
     [
         (("perhaps",), "answer with retry, done or fail"),
         (("done", "--result", "{"), "--result: { is not JSON"),
-        (("done",), "done needs what the call returned"),
-        (("retry", "--result", "1"), "only done comes with a result"),
+        (("done",), "done needs the result of the call"),
+        (("retry", "--result", "1"), "only the choice done takes a result"),
     ],
 )
 def test_a_wrong_answer_is_refused_and_the_question_stays(asked, divebook, arguments, message):

@@ -33,12 +33,12 @@ def test_what_is_enqueued_is_listed_and_driven_by_a_worker(divebook, hello):
 def test_what_cannot_be_enqueued_is_told(divebook, hello):
     for odd in ("0001-01-01", "9999-12-31T23:59-12:00"):
         far = divebook("enqueue", hello, "-v", "who=Ada", "--at", odd)
-        assert (far.exit_code, "at is a time that clocks can show" in far.stderr) == (2, True)
+        assert (far.exit_code, "at must be a time that clocks can show" in far.stderr) == (2, True)
     for patience in ("nan", "-5"):
         told = divebook("worker", hello, "--patience", patience, "--until-idle")
         assert (told.exit_code, "number of seconds from 0 to" in told.stderr) == (2, True)
     late = divebook("enqueue", hello, "-v", "who=Ada", "--at", "soon")
-    assert (late.exit_code, "--at 'soon' is no time; write --at 2026-05-01T08:00" in late.stderr) == (2, True)
+    assert (late.exit_code, "--at 'soon' is not a time; write --at 2026-05-01T08:00" in late.stderr) == (2, True)
     assert divebook("enqueue", hello).exit_code == 2
     assert divebook("worker", hello, "--parallel", 0).exit_code == 2
 

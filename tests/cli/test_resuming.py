@@ -47,7 +47,7 @@ def test_a_corrected_definition_goes_on_after_the_plan_is_said(divebook, failed)
     ("options", "told"),
     [
         (["--plan"], "--plan says what --definition new would do"),
-        (["--definition", "new"], "does nothing otherwise than execution"),
+        (["--definition", "new"], "makes the same calls as execution"),
         (["--definition", "new", "--strategy", "from_start"], "--strategy goes with neither"),
     ],
     ids=["plan", "same", "both"],

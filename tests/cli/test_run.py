@@ -265,9 +265,9 @@ def test_an_old_file_that_leaves_the_model_to_a_provider_runs_where_that_cannot_
     file = write(folder / "old.yaml", NO_MODEL)
     ran = divebook("run", file, "--dialect", "dive", "--json", "-q")
     assert ran.exit_code == 0
-    assert "[scripted model] No model was asked" in ran.stdout
-    assert "a scripted model stands in for it: this run and what resumes it hold no text of a model" in caplog.text
-    assert "For real answers: pip install 'pydantic-ai-slim[anthropic]', and start it anew" in caplog.text
+    assert "[scripted model: no model configured] Prompt" in ran.stdout
+    assert "a scripted model replaces it: this run has no real model responses, also after a resume" in caplog.text
+    assert "For real responses: pip install 'pydantic-ai-slim[anthropic]', and start a new run" in caplog.text
     assert divebook("run", file, "-q").exit_code == 1
 
 

@@ -309,8 +309,8 @@ def test_a_note_labels_and_tags_are_said_of_several(divebook, history):
 
 
 def test_what_cannot_be_said_of_any_is_said_of_none(divebook, history):
-    assert "nothing is said" in divebook("annotate", *history).stderr
-    assert "--label 'good' changes nothing" in divebook("annotate", *history, "--label", "good", "--tag", "t").stderr
+    assert "nothing to record" in divebook("annotate", *history).stderr
+    assert "--label 'good' has no value" in divebook("annotate", *history, "--label", "good", "--tag", "t").stderr
     assert divebook("annotate", "--note", "x").exit_code == 2
     partly = divebook("annotate", history[0], "exec_none", "--note", "x")
     assert (partly.exit_code, "exec_none" in partly.stdout) == (1, True)

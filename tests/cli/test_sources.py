@@ -141,8 +141,8 @@ def test_the_cells_of_a_notebook_are_run_and_no_other_code(divebook, folder):
     ("text", "message"),
     [
         ("{", "not a notebook"),
-        (notebook("1"), "no cell begins with %%dive"),
-        (notebook("%%dive wokflow x\nSteps: []"), "is not understood"),
+        (notebook("1"), "no cell starts with %%dive"),
+        (notebook("%%dive wokflow x\nSteps: []"), "is not valid"),
         (notebook("1", "%%dive workflow x\nStep: []"), "code cell 2:2:1: unknown key 'Step'"),
     ],
 )
@@ -183,11 +183,11 @@ def report(folder):
 def test_code_is_run_only_when_asked_and_the_cells_are_named(divebook, report):
     result = divebook("run", report, "-w", "told", "-q")
     assert result.exit_code == 0
-    assert "warning: code cells 3, 5 define in Python, and code is run only when asked" in result.stderr
+    assert "warning: code cells 3, 5 define in Python, but Python code runs only on request" in result.stderr
     assert f"divebook run {report} --code" in result.stderr
     only_python = divebook("run", write(report.with_name("python.ipynb"), notebook(*CODE)))
     assert (only_python.exit_code, only_python.stdout) == (2, "")
-    assert "no cell begins with %%dive, and code cells 3, 5 define in Python" in only_python.stderr
+    assert "no cell starts with %%dive, and code cells 3, 5 define in Python" in only_python.stderr
 
 
 @pytest.mark.usefixtures("own_shell")
@@ -216,7 +216,7 @@ def test_cells_in_yaml_are_there_beside_the_code(divebook, report):
             "code cell 1 of report.ipynb, line 1: NameError: name 'Workflow' is not defined",
         ),
         ("\nx = [1][2]\nAgent(x)", "code cell 1 of report.ipynb, line 2: IndexError: list index out of range"),
-        ("1", "report.ipynb: no cell begins with %%dive"),
+        ("1", "report.ipynb: no cell starts with %%dive"),
     ],
 )
 def test_code_that_cannot_be_run_names_its_cell_and_line(divebook, folder, cell, message):

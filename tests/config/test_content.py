@@ -269,7 +269,7 @@ def test_a_folder_that_vanishes_while_a_pattern_is_looked_for_is_an_error_of_one
         raise FileNotFoundError(2, "No such file or directory", "/proc/3/fd")
 
     monkeypatch.setattr("pathlib.Path.iterdir", iterdir)
-    with pytest.raises(SetupError, match=r"cannot be looked for: .*/proc/3/fd"):
+    with pytest.raises(SetupError, match=r"cannot be searched: .*/proc/3/fd"):
         build_content([ContentEntry(path="**/*.txt")], Sources(tmp_path))
 
 

@@ -57,10 +57,10 @@ WRONG = [
     *(
         ({"cron": cron, "workflow": "w"}, why)
         for cron, why in [
-            ("R * * * *", "'R' stands for a time that is drawn by chance"),
-            ("0 R(1-5) * * *", "drawn by chance"),
-            ("0,r 3 * * *", "drawn by chance"),
-            ("H * * * *", "drawn by chance"),
+            ("R * * * *", "'R' stands for a random time"),
+            ("0 R(1-5) * * *", "a random time"),
+            ("0,r 3 * * *", "a random time"),
+            ("H * * * *", "a random time"),
             ("* * * * * */10", "it has 6 fields"),
             ("0 3 * * * 0 2030", "it has 7 fields"),
             ("0 3 * *", "it has 4 fields"),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 NOT_RUN: Mapping[str, str] = {
-    "continue_as_new": "a workflow itself says when it goes on as new (ctx.continue_as_new); there are no thresholds",
+    "continue_as_new": "a workflow itself says when it continues as new (ctx.continue_as_new); there are no thresholds",
     "operation": "operations are made by steps, never by hand",
     "orchestrator": "strategies of the old orchestrator, in words; here there are resume and fork",
     "recorder": "nothing is buffered: an event is in the store before what follows it begins",

@@ -144,7 +144,7 @@ def test_a_tool_of_an_agent(name, given):
     [
         (lambda: 1, r"needs a name: <function .*<lambda>.*name="),
         (functools.partial(lambda: 1), r"needs a name.*name="),
-        (max, r"cannot use <built-in function max>: no signature found .*call it in a function of yours"),
+        (max, r"cannot use <built-in function max>: no signature found .*wrap it in a function"),
         (classmethod(lambda cls: 1), r"cannot be written above @classmethod .*write @classmethod above"),
         (5, r"the name in @\w+\(\.\.\.\) must be a string, not 5"),
     ],
@@ -181,7 +181,7 @@ def test_a_method_undoes_calls():
 
 
 def test_a_partial_cannot_undo_calls_since_no_process_finds_it_again():
-    with pytest.raises(DefinitionError, match="no name by which a later process would find it"):
+    with pytest.raises(DefinitionError, match="a later process needs a name to find it"):
         step(rollback=functools.partial(search, "!"))
 
 
@@ -234,7 +234,7 @@ GENERATORS = {
 @pytest.mark.parametrize("decorator", [step, action, tool])
 @pytest.mark.parametrize("kind", GENERATORS)
 def test_a_generator_is_refused_before_it_is_called(kind, decorator):
-    with pytest.raises(DefinitionError, match="yields, and a call of it returns once"):
+    with pytest.raises(DefinitionError, match="is a generator, but a call must return once"):
         decorator("numbers")(GENERATORS[kind])
 
 

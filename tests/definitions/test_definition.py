@@ -109,8 +109,8 @@ def test_a_definition_stored_by_a_newer_version_is_refused_by_name():
 @pytest.mark.parametrize(
     ("steps", "complaint"),
     [
-        ([{"type": "script"}], "the name of a step must be a text, got None"),
-        ([{"name": 5}], "the name of a step must be a text, got 5"),
+        ([{"type": "script"}], "the name of a step must be a string, got None"),
+        ([{"name": 5}], "the name of a step must be a string, got 5"),
         ([{"name": "s", "edges": [{"condition": "x"}]}], "stored Edge has no step"),
     ],
 )
@@ -357,7 +357,7 @@ def test_secrets_do_not_show_in_the_printed_form():
 
 
 def test_a_server_has_no_name_that_rules_would_take_for_others():
-    with pytest.raises(DefinitionError, match=r"'g\*' cannot be the name of an mcp server.*leave out the \*"):
+    with pytest.raises(DefinitionError, match=r"'g\*' cannot be the name of an mcp server.*remove the \*"):
         MCPServerDefinition("g*", "stdio")
 
 

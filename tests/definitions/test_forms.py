@@ -29,7 +29,7 @@ def test_a_former_name_is_read_with_a_warning_that_says_the_present_one(renamed,
     assert read.workflows[0].steps[0].script == "1 + 1"
     (warning,) = read.warnings
     assert (warning.message, warning.severity) == (f"{name} is called Script now", "warning")
-    assert warning.hint == "write Script; the former name is still read"
+    assert warning.hint == "write Script; the old name still works"
 
 
 def test_both_names_at_once_are_refused(renamed):

@@ -308,8 +308,8 @@ def test_a_schema_that_a_value_fits_is_never_called_impossible():
 
 IMPOSSIBLE = [
     (False, "false allows no value"),
-    ({"enum": []}, "none of the values"),
-    ({"type": "string", "const": 5}, "none of the values"),
+    ({"enum": []}, "none of its listed values"),
+    ({"type": "string", "const": 5}, "none of its listed values"),
     ({"type": "string", "minLength": 5, "maxLength": 3}, "minLength 5 is above maxLength 3"),
     ({"type": "integer", "minimum": 1.2, "maximum": 1.8}, "no integer is from 1.2 to 1.8"),
     ({"type": "number", "exclusiveMinimum": 1, "maximum": 1}, "no number"),

@@ -135,7 +135,7 @@ Extra: 1
     ]
     assert "write it into Instructions" in lines[0]
     assert "ResponseTimeout must be a number of seconds" in lines[1]
-    assert "Prompt must be a text, not a mapping" in lines[2]
+    assert "Prompt must be a string, not a mapping" in lines[2]
     assert "old form" in lines[2]
     assert "Next: there is no step 'x' (steps: s)" in lines[3]
     assert "two steps are called 's' (lines 9 and 12)" in lines[4]
@@ -157,8 +157,8 @@ Extra: 1
         ("Agents: [{Name: a, ToolConfig: [a]}]", "ToolConfig must be a mapping"),
         ("Agents: [{Name: a, Context: [{}]}]", "context entry must specify exactly one of"),
         ("Agents: [{Name: a, Context: [{Text: x, Path: y}]}]", "context entry must specify exactly one of"),
-        ("Agents: [{Name: a, Tools: read_file}]", "Tools must be a list of texts, not the text 'read_file'"),
-        ("Agents: [{Name: a, DateAwareness: yes}]", "DateAwareness must be true or false, not the text 'yes'"),
+        ("Agents: [{Name: a, Tools: read_file}]", "Tools must be a list of strings, not the string 'read_file'"),
+        ("Agents: [{Name: a, DateAwareness: yes}]", "DateAwareness must be true or false, not the string 'yes'"),
         (
             "Agents: [{Name: a, ToolIterationLimit: 1.5}]",
             "ToolIterationLimit must be an integer from 0 to 2**63 - 1, not 1.5",
@@ -167,7 +167,7 @@ Extra: 1
             "Agents: [{Name: a, ModelSettings: {Temperature: .nan}}]",
             "Temperature must be a number from -1,000,000,000 to 1,000,000,000, not .nan",
         ),
-        ("Agents: [a]", "Agents must be a list of mappings, not the text 'a' (write Agents:"),
+        ("Agents: [a]", "Agents must be a list of mappings, not the string 'a' (write Agents:"),
         ("Agents: {Name: a}", "Agents must be a list, not a mapping"),
         ("Config: 3", "Config must be a mapping, not 3"),
         ("Workflows: [{Name: w}]", "no steps found"),
@@ -177,8 +177,8 @@ Extra: 1
         ("MCPServers: [{Name: m, Type: http}]", "url is required for http mcp server"),
         ("Documents: [{Name: a}, {Name: a}]", "two documents are called 'a'"),
         ("Steps: []", "steps belong under Workflows"),
-        ("- a", "a definition is a mapping of keys to values, not a list"),
-        ("just text", "a definition is a mapping of keys to values, not the text 'just text'"),
+        ("- a", "a definition must be a mapping of keys to values, not a list"),
+        ("just text", "a definition must be a mapping of keys to values, not the string 'just text'"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said(text, message):
@@ -210,7 +210,7 @@ def test_two_workflows_of_one_name_are_refused():
         ("{Name: s, Script: '1', Agent: a}", "Agent has no effect on a step of type script"),
         ("{Name: s, Action: a, Content: [{Text: x}]}", "Content has no effect on a step of type action"),
         ("{Name: s, Prompt: x, Seconds: 3}", "Seconds has no effect on a step of type prompt"),
-        ("{Name: s, Script: '1', End: true, Next: [{Step: s}]}", "End has no effect beside Next"),
+        ("{Name: s, Script: '1', End: true, Next: [{Step: s}]}", "End has no effect together with Next"),
         ("{Name: s, Script: '1', Each: {As: i}}", "unsupported value for 'each' block: Items is nothing"),
         ("{Name: s, Script: '1', Each: {Items: 'a,b'}}", "unsupported value for 'each' block: Items is 'a,b'"),
         ("{Name: s, Script: '1', Each: {Items: 3}}", "unsupported value for 'each' block: Items is 3"),
@@ -232,7 +232,7 @@ def test_two_workflows_of_one_name_are_refused():
         ("{Name: s, Script: '1', Join: 1}", "Join must be true or false, not 1"),
         ("{Name: s, Script: '1', Next: x}", "(write Next: [{Step: name}])"),
         ("{Name: s, Script: '1', Next: [{Condition: x}]}", "Next entry without a step"),
-        ("{Name: s, Script: [1]}", "Script must be a text, not a list"),
+        ("{Name: s, Script: [1]}", "Script must be a string, not a list"),
         ("{Name: s, Action: a, Parameters: [1]}", "Parameters must be a mapping, not a list"),
         ("{Name: s, Action: a, Parameters: {a: [.inf]}}", "a must be a finite number"),
         ("{Name: s, Script: '1', Catch: [{Step: nope}]}", "Catch: there is no step 'nope' (steps: s)"),
@@ -274,7 +274,7 @@ def test_a_branch_that_falls_into_its_sibling_is_warned_about():
     warnings = read_definitions(text, body="workflow", source_name="cell").warnings
     assert [warning.describe("cell") for warning in warnings] == [
         (
-            "cell:4:12: warning: step 'b' goes on into 'c', its sibling in the branch of 'a', listed right after it "
+            "cell:4:12: warning: step 'b' continues with 'c', the next listed step, but both are branches of 'a' "
             "(write End: true, or Next)"
         )
     ]
@@ -353,7 +353,7 @@ def test_the_name_may_be_given_outside():
     text = "Steps: [{Name: s, Script: '1'}]"
     assert read_workflow(text, name="w").name == "w"
     assert read_workflow("Name: w\n" + text, name="w").name == "w"
-    with pytest.raises(DefinitionError, match="Name is 'v' here, but 'w' was given as its name"):
+    with pytest.raises(DefinitionError, match="Name is 'v' here, but the given name is 'w'"):
         read_workflow("Name: v\n" + text, name="w")
 
 

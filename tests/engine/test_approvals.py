@@ -128,7 +128,7 @@ def test_a_tool_of_a_server_can_be_named_as_agents_name_it(
 
 @pytest.mark.parametrize("name", ["*", "a*"])
 def test_the_rules_of_one_agent_cannot_hold_for_others(name: str) -> None:
-    with pytest.raises(DefinitionError, match="would hold for others"):
+    with pytest.raises(DefinitionError, match="would match other agents too"):
         AgentDefinition(name, approvals=[{"tool": "erase"}])
 
 

@@ -48,7 +48,7 @@ CHECKED = {
 """Fields that payloads check themselves when they are made."""
 JSON = {
     "text": "x",
-    "a whole number": 7,
+    "an integer": 7,
     "a larger number": 2**63,
     "a number": 0.5,
     "true or false": True,
@@ -59,10 +59,10 @@ JSON = {
 """A value of each type that JSON has; no field that is a list or a mapping of something may hold these."""
 FITS = {
     "str": {"text"},
-    "int": {"a whole number"},
-    "float": {"a whole number", "a number"},
+    "int": {"an integer"},
+    "float": {"an integer", "a number"},
     "bool": {"true or false"},
-    "str | int": {"text", "a whole number"},
+    "str | int": {"text", "an integer"},
     "Mapping[str, Any]": {"a mapping"},
     "Sequence[Any]": {"a list"},
 }
@@ -123,11 +123,11 @@ def test_a_field_of_a_wrong_type_is_refused_when_it_is_read_and_before_it_is_wri
 WRONG = [
     (ExecutionStarted("w", inputs=["Ada"]), "inputs must be a mapping, got a list"),
     (ExecutionStarted("w", inputs={1: "Ada"}), "Dict key must be str"),
-    (ExecutionStarted("w", tags=["a", 5]), "tags[1] must be text, got a whole number"),
-    (StepCompleted(usage={"tokens": 2**64}), "usage.tokens must be a whole number of 64 bits, got a larger number"),
+    (ExecutionStarted("w", tags=["a", 5]), "tags[1] must be text, got an integer"),
+    (StepCompleted(usage={"tokens": 2**64}), "usage.tokens must be an integer of 64 bits, got a larger number"),
     (StepCompleted(output="\ud800"), "output: str is not valid UTF-8"),
     (StepRetried(delay=float("nan")), "delay must be a number, got nan"),
-    (RandomGenerated("seed", 1, seed=0.5), "seed must be a whole number of 64 bits or a larger one or null"),
+    (RandomGenerated("seed", 1, seed=0.5), "seed must be an integer of 64 bits or a larger one or null"),
     (StateMutated((("set", "x"),)), "'tuple' object has no attribute 'to_data'"),
 ]
 

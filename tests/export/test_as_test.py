@@ -166,7 +166,7 @@ def test_what_a_test_cannot_import_is_said(tmp_path):
         for name, what in (("of_a_cell", "workflow function 'of_a_cell'"), ("asked", "agent 'judge'")):
             execution = made.start(name).wait(20)
             assert execution.status == "completed", execution.error
-            with pytest.raises(SetupError, match=f"{what} was made in a notebook or script.* move it into a module"):
+            with pytest.raises(SetupError, match=f"{what} was defined in a notebook or script.* Move it into a module"):
                 write_test(made, execution, tmp_path / "test_it.py")
     assert [*tmp_path.iterdir()] == []
 
@@ -176,9 +176,9 @@ def test_it_is_not_written_where_it_would_fail_or_end_nowhere_or_take_the_place_
     with made:
         changed = tmp_path / "changed.yaml"
         changed.write_text(SHOP.replace("1 + 1", "1 + 3"))
-        with pytest.raises(SetupError, match=r"(?s)would fail already.*event 4.*changed\.yaml:8"):
+        with pytest.raises(SetupError, match=r"(?s)would already fail.*event 4.*changed\.yaml:8"):
             write_test(made, execution, tmp_path / "test_it.py", definitions=changed)
-        with pytest.raises(SetupError, match=r"no file of Python; name one that pytest finds: test_shop.py"):
+        with pytest.raises(SetupError, match=r"is not a Python file; choose a name that pytest finds: test_shop.py"):
             write_test(made, execution, tmp_path / "it.txt")
         waiting = made.start(Workflow("waits", [Step("ask", ask="Well?")])).wait(20)
         with pytest.raises(SetupError, match=r"has not ended \(waiting\)"):

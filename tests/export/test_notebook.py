@@ -40,7 +40,7 @@ def test_it_tells_the_run_in_sections_with_frames(tmp_path):
     run = asking()
     notebook = nbformat.read(run.to_notebook(tmp_path / "run.ipynb"), 4)
     nbformat.validate(notebook)
-    parts = ["What it was asked", "Definition", "Steps", "Items", "Requests to models", "Questions and answers", "Cost"]
+    parts = ["Inputs", "Definition", "Steps", "Items", "Requests to models", "Questions and answers", "Cost"]
     assert sections(notebook) == [*parts, "Outputs"]
     found = shown(notebook)
     assert json.loads(found["run.inputs"]["text/plain"]) == {"topic": "a sea"}
@@ -53,7 +53,7 @@ def test_it_tells_the_run_in_sections_with_frames(tmp_path):
 
 def test_failures_have_a_section(tmp_path):
     notebook = nbformat.read(failing().to_notebook(tmp_path / "run.ipynb"), 4)
-    assert sections(notebook) == ["What it was asked", "Definition", "Steps", "Failures", "Cost", "Variables"]
+    assert sections(notebook) == ["Inputs", "Definition", "Steps", "Failures", "Cost", "Variables"]
     (told,) = (data for source, data in shown(notebook).items() if "failures" in source)
     assert "KeyError: answer" in told["text/plain"]
 
@@ -100,5 +100,5 @@ def test_metadata_of_another_form_is_refused(held, environment, tmp_path):
 def test_a_notebook_that_carries_nothing_says_so(environment, tmp_path):
     path = tmp_path / "run.ipynb"
     path.write_text(json.dumps({"cells": [], "metadata": {}}))
-    with pytest.raises(InvalidEventError, match="carries no log"):
+    with pytest.raises(InvalidEventError, match="contains no log"):
         environment.open(path)

@@ -84,7 +84,7 @@ def test_the_log_can_be_left_out(told, environment, tmp_path):
     assert LOG in embedded_parts_of(page).parts
     assert LOG not in embedded_parts_of(bare).parts
     assert view_of(bare)[1]["events"] == view_of(page)[1]["events"]
-    with pytest.raises(InvalidEventError, match=r"bare\.html carries no log; open it in a browser or a notebook"):
+    with pytest.raises(InvalidEventError, match=r"bare\.html contains no log; open it in a browser or a notebook"):
         environment.open(bare)
 
 

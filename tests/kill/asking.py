@@ -107,7 +107,7 @@ def answer(folder: Path, name: str, seed: int, most: int) -> None:
             world.answer(interrupt_id, f"{name} {interrupt_id}", record.execution_id, name)
             (folder / f"accepted-{name}-{interrupt_id}").touch(exist_ok=False)
         except InterruptError as refused:
-            if "answered already" not in str(refused):
+            if "already answered" not in str(refused):
                 raise
         if posted == most:
             os.kill(os.getpid(), signal.SIGKILL)

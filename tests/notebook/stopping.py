@@ -75,7 +75,7 @@ def stopped(kernel: Kernel, kind: str, seconds: float) -> str:
         status = kernel.text("newest().status")
         after = kernel.text("divebook.run('talker', {'word': 'after'}).wait().status").splitlines()[-1]
     except TimeoutError:
-        return "it stands still"
+        return "it is not running"
     error, wanted = ENDS[kind]  # which IPython cannot always show with the line that it came in
     is_right = error in str(outputs) and (ended, status, after) == ("error", repr(wanted), "'completed'")
     return "" if is_right else f"{ended}: the run is {status}, the next one {after}: {str(outputs)[:300]}"
@@ -104,7 +104,7 @@ def main() -> int:
             for _ in range(times):
                 if found := stopped(kernel, kind, chance.choice([0, 0, 0.01]) * chance.random()):
                     wrong[kind, found] += 1
-                if found == "it stands still":
+                if found == "it is not running":
                     kernel.manager.shutdown_kernel(now=True)
                     kernel = prepared(Path(folder))
             sys.stdout.write(f"{times} of {kind} interrupted\n")

@@ -38,7 +38,7 @@ def test_answers_from_a_file_and_the_environment(deploy, tmp_path, monkeypatch):
     assert run.outputs == {"version": {"n": 4}, "sure": True}
     monkeypatch.setenv("DIVEBOOK_ANSWERS", "answers.yaml")
     assert deploy("%dive run deploy --new")[0].outputs == {"version": {"n": 4}, "sure": False}
-    with pytest.raises(InputError, match=r"no file of answers at nothing\.yaml"):
+    with pytest.raises(InputError, match=r"no answers file at nothing\.yaml"):
         deploy("%dive run deploy --new --answers nothing.yaml")
 
 
@@ -101,7 +101,7 @@ def test_an_answer_that_does_not_fit_fails_the_cell_and_leaves_the_question_open
 def test_an_answer_that_nobody_asked_for_is_told(deploy, monkeypatch):
     monkeypatch.setenv("DIVEBOOK_ANSWERS", "{often: 1}")
     _, printed = deploy("%dive run deploy --answer version={n: 3} --answer sure=y --answer sur=y")
-    assert "the answer for 'sur' was not needed: no question of that name was asked (did you mean 'sure'?)" in printed
+    assert "the answer for 'sur' was not used: no question with that name was asked (did you mean 'sure'?)" in printed
     assert "often" not in printed
 
 

@@ -86,7 +86,7 @@ def test_a_dollar_names_a_variable_of_the_kernel():
     ("written", "message"),
     [
         ("$row", r"there is no variable 'row' \(did you mean \$rows\?\)"),
-        ("$zebra", "define it in a cell, or quote the value if it is text"),
+        ("$zebra", "define it in a cell, or quote the value if it is a string"),
     ],
 )
 def test_bad_expressions_are_told_with_their_input(written, message):

@@ -25,7 +25,7 @@ def session():
 
 def test_a_run_shows_its_question_and_later_who_answered(session):
     run = divebook.run(DEPLOY).wait()
-    assert "asks: Which <version>? (clarification: a text)" in str(run)
+    assert "asks: Which <version>? (clarification: text)" in str(run)
     run.answer(run.open_questions[0].id, "1.2", by="ann").wait()
     assert "answered: 1.2 (by ann at " in str(run)
     assert "confirmation: yes or no, until 2" in str(run)

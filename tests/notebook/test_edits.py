@@ -243,7 +243,7 @@ def test_notebooks_that_are_not_named_share_only_what_is_equal(edit, shell):
     same = start(place(kernel="k2"))
     assert same.id == old.id
     assert (
-        "of an equal cell, with equal inputs and code, in a notebook that this front end does not name"
+        "of an equal cell, with equal inputs and code, in a notebook whose name this front end does not report"
         in same.internals.options.remark
     )
     assert start(place(kernel="k3"), {"n": 2}).id != old.id

@@ -69,7 +69,7 @@ def test_a_cell_lists_what_waits_and_says_who_is_there(cell, session):
     ("option", "told"),
     [
         ("--priority high", "--priority must be an integer, not 'high'"),
-        ("--at tomorrow", "--at 'tomorrow' is no time; write --at 2026-05-01T08:00"),
+        ("--at tomorrow", "--at 'tomorrow' is not a time; write --at 2026-05-01T08:00"),
     ],
 )
 def test_what_makes_no_sense_of_a_queue_is_said(cell, option, told):

@@ -177,7 +177,7 @@ def test_options_are_given_by_expressions(cell, tmp_path):
 
 
 def test_what_is_no_word_is_refused(cell):
-    with pytest.raises(UsageError, match=r"\$\[1\] is a list; a text, a number or something with an .id is needed"):
+    with pytest.raises(UsageError, match=r"\$\[1\] is a list; expected a string, a number or an object with an .id"):
         cell("%dive show $[1]")
 
 
@@ -207,7 +207,7 @@ def test_what_a_refused_text_says_to_write_is_accepted():
         if message is None or "after a dollar" in message:
             continue
         tried += 1
-        hints = re.search(r"; write (?:(\$.*?) for the value, or )?(.*?) for that text", message).groups()
+        hints = re.search(r"; write (?:(\$.*?) for the value, or )?(.*?) for that string", message).groups()
         for hint in filter(None, hints):
             assert split(hint) == [hint], (text, hint)
             if is_expression(hint):
@@ -230,11 +230,11 @@ def test_a_text_of_a_step_that_holds_a_template_is_refused_with_what_to_write(ce
     cell(PLAIN)
     cell("run = %dive run plain n=1")
     with pytest.raises(
-        UsageError, match=re.escape("write $f\"deploy={x}\" for the value, or deploy='{x}' for that text")
+        UsageError, match=re.escape("write $f\"deploy={x}\" for the value, or deploy='{x}' for that string")
     ):
         cell("%dive run plain n=1 --answer deploy={x}")
     with pytest.raises(UsageError) as caught:
         cell('%dive what-if $run --prompt step="One word for: ${n}.text"')
     assert str(caught.value).endswith(
-        "write $f\"step=One word for: {n}.text\" for the value, or step='One word for: ${n}.text' for that text"
+        "write $f\"step=One word for: {n}.text\" for the value, or step='One word for: ${n}.text' for that string"
     )

@@ -62,7 +62,7 @@ def test_what_came_out_right_becomes_a_test_that_passes_anywhere(executed):
 
 
 def test_a_line_that_would_come_to_something_else_is_told(executed):
-    told = "date.today() gives another time whenever the function runs again"
+    told = "date.today() returns another time whenever the function runs again"
     assert told in shown(executed, "from datetime import date")
     assert told in shown(executed, "divebook.definitions.lint")
 
@@ -80,7 +80,7 @@ def test_bigger_vouchers_are_blocked_and_told_so(executed):
     (plan,) = shown(executed, 'print(small.what_if({"inputs"').splitlines()
     assert plan.startswith("plan of a what-if of exec_")
     assert plan.endswith(", from event 2 on: 9 operations reused, 0 live, 2 blocked")
-    assert "9 served, 0 live, 2 blocked" in shown(executed, "bigger = ")
+    assert "9 replayed, 0 live, 2 blocked" in shown(executed, "bigger = ")
     assert "third of our customers is angry. partly" in shown(executed, "bigger = ")
 
 

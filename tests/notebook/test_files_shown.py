@@ -52,5 +52,5 @@ def test_of_many_files_the_first_are_kept_and_of_long_differences_the_names(ran)
     )
     total = MAX_FILES + 8
     assert f"{total} files changed, the first {MAX_FILES} of them" in text
-    assert "Too long to be shown here: run.files().changed() shows it." in html
+    assert "Too long to show here: run.files().changed() shows it." in html
     assert len(html) < 4 * MAX_DIFFERENCES

@@ -35,7 +35,7 @@ def test_a_run_is_forked_at_an_event_and_shown_as_a_run(cell):
     [
         ("--at 900", SetupError, "after one of its events, 1 to "),
         ("--at soon", UsageError, "--at must be an integer, not 'soon'"),
-        ("--set n", InputError, "write NAME=VALUE, for instance --set city=Bonn"),
+        ("--set n", InputError, "write NAME=VALUE, for example --set city=Bonn"),
         ("--set n=1 --set n=2", InputError, "--set n=... is given twice; keep one"),
         ("--input fewer=1", SetupError, "there is no input 'fewer' to change (inputs: more)"),
         ("--answer ask_1=yes", SetupError, "question ask_1 has not been asked by event "),

@@ -76,7 +76,7 @@ def test_choices_that_the_description_lacks_are_listed(environment):
         return await ctx.ask("Which color?", data={"choices": colors})
 
     run = environment.start(paint, {"colors": ["red", "blue"]}).wait(20)
-    assert "Which color? (clarification: a text; choices: red, blue)" in str(run)
+    assert "Which color? (clarification: text; choices: red, blue)" in str(run)
     assert hints_of(str(run), "to answer: ")[0].endswith(", ...)")
     run = environment.start(paint, {"colors": ["red"]}).wait(20)
     assert hints_of(str(run), "to answer: ")[0].endswith(", 'red')")

@@ -121,8 +121,8 @@ def test_an_answer_is_kept_where_its_execution_cannot_go_on():
     for response in (True, False):
         intents.take({"type": "answer", "id": f"a{response}", "interrupt_id": asked, "response": response})
     assert [ack["accepted"] for ack in acks] == [True, False]
-    assert "is kept and need not be sent again, but execution" in acks[0]["text"]
-    assert "was answered already" in acks[1]["text"]
+    assert "is stored, so do not send it again, but execution" in acks[0]["text"]
+    assert "was already answered" in acks[1]["text"]
     assert world.run_of(execution.id).resume().wait(30).status == "completed"
 
 

@@ -54,7 +54,7 @@ def test_those_named_one_by_one_are_a_list_and_take_no_filters(three):
     chosen = divebook.runs(of=[three[0].id, three[1].id])
     assert [run.id for run in chosen] == [three[0].id, three[1].id]
     assert three[2].id not in repr(chosen)
-    with pytest.raises(SetupError, match="one by one"):
+    with pytest.raises(SetupError, match="individually"):
         divebook.runs(status="failed", of=three)
 
 
@@ -69,7 +69,7 @@ def test_a_line_says_something_of_several(three, cell):
     records = [run.environment.store.record(run.id) for run in three]
     assert [record.note for record in records] == ["read twice", None, "read twice"]
     assert (dict(three[0].refresh().state.labels), three[0].tags) == ({"quality": 3}, ("seen",))
-    with pytest.raises(SetupError, match="nothing is said"):
+    with pytest.raises(SetupError, match="nothing to record"):
         cell(f"%dive annotate {three[0].id}")
 
 

@@ -22,7 +22,7 @@ from divebook.report.hints import PYTHON, worded
 from divebook.report.text import text_of
 from tests.frozen.snapshots_of import WORKFLOWS, plain
 
-HINT = re.compile(r"^ *(to answer|to send it|to continue|to look again): ")
+HINT = re.compile(r"^ *(to answer|to send it|to continue|to show it again): ")
 RUNS = ("completed", "failed", "asking", "signalled", "paused", "cancelled", "forked", "items", "agents", "damaged")
 FILE = ["-d", "FILE"]
 NEEDS_FILE = {"agents"}

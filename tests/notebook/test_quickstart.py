@@ -28,7 +28,7 @@ def outputs(notebook, source):
 def test_it_writes_the_report(executed):
     _, folder = executed
     report = (folder / "licence-report.md").read_text()
-    assert report.startswith("# Licences\n\n[scripted model]")
+    assert report.startswith("# Licences\n\n[scripted model: no model configured]")
     assert "| MIT | " in report
 
 

@@ -77,7 +77,7 @@ def test_a_file_that_is_no_store_does_not_stop_the_loading(folder, capsys):
     (folder / ".divebook").mkdir()
     (folder / recovery.STORE_FILE).write_text("my diary " * 200)
     printed = told(capsys)
-    assert printed.startswith("interrupted runs cannot be looked for")
+    assert printed.startswith("interrupted runs cannot be searched")
     assert "is not a divebook store" in printed
 
 

@@ -54,7 +54,7 @@ def test_without_a_choice_it_is_a_new_run_that_says_what_would_have_been_reused(
 def test_what_is_the_same_is_reused_and_the_cell_holds_the_run_that_goes_on(failed, shell):
     run = start(on_edit="reuse")
     assert (run.status, shell.user_ns["MADE"]) == ("completed", [30])
-    assert f"since this cell's run {failed.id}; {run.id} continues from event " in run.internals.options.remark
+    assert f"since this cell's run {failed.id}; {run.id} continues it from event " in run.internals.options.remark
     record = run.store.record(run.id)
     assert (record.origin, record.parent, record.cell) == ("resume", failed.id, "c1/1")
     assert start(on_edit="ask").id == run.id
@@ -74,7 +74,7 @@ def test_what_was_continued_from_its_card_is_what_the_cell_shows_from_then_on(fa
 def test_a_person_is_offered_the_plan_and_nobody_is_waited_for_long(failed, shell, monkeypatch, pressed, made):
     with pytest.raises(CodeChangedError) as caught:
         start(on_edit="ask")
-    assert caught.value.choices == {"reuse": PLAN, "again": "runs all of it, as a new run"}
+    assert caught.value.choices == {"reuse": PLAN, "again": "runs everything as a new run"}
     assert caught.value.default == "again"
     assert shell.user_ns["MADE"] == []
     Page(monkeypatch, pressed)

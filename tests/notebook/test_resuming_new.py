@@ -27,7 +27,7 @@ def test_a_corrected_cell_is_gone_on_with_after_the_plan_is_said(cell, failed):
     plan, _ = cell(f"%dive resume {failed.id} --definition new --plan")
     assert (plan.summary, str(plan).splitlines()[0]) == (
         "1 operation reused, 0 live",
-        f"to go on with {failed.id} of 'sums': 1 operation reused, 0 live",
+        f"plan to continue {failed.id} of 'sums': 1 operation reused, 0 live",
     )
     assert len(cell("%dive runs")[0]) == 1
     run, shown = cell(f"r = %dive resume {failed.id} --definition new\nr")
@@ -52,7 +52,7 @@ def test_a_strategy_by_its_name(cell, failed):
 @pytest.mark.parametrize(
     ("line", "error", "message"),
     [
-        ("--definition new", SetupError, "does nothing otherwise than execution"),
+        ("--definition new", SetupError, "makes the same calls as execution"),
         ("--definition old", UsageError, "--definition must be new, not 'old'"),
         ("--plan", SetupError, "--plan says what --definition new would do"),
         ("--strategy from_start --definition new", SetupError, "--strategy goes with neither"),

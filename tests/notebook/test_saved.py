@@ -137,8 +137,8 @@ def test_what_cannot_be_opened_is_told_beside_the_others(run, tmp_path):
     [
         ("<script>", "is not a notebook"),
         ("[" * 100_000, "is not a notebook"),
-        ("[]", "no output in it has one"),
-        ('{"cells": [1, {"outputs": 3}, {"outputs": [null, {"data": []}]}]}', "no output in it has one"),
+        ("[]", "no output contains a run"),
+        ('{"cells": [1, {"outputs": 3}, {"outputs": [null, {"data": []}]}]}', "no output contains a run"),
         (
             json.dumps({"cells": [{"outputs": [{"data": {MIME: "<img src=x onerror=alert(1)>"}}]}]}),
             "which it cannot be",
@@ -203,7 +203,7 @@ def test_a_replay_answers_for_live_and_saved_runs_alike(run, tmp_path, monkeypat
     assert mine[0]["events"]["time"] == saved[0]["events"]["time"]
     assert mine[1]["state"]["variables"] == saved[1]["state"]["variables"] == {"n": 2}
     assert mine[2]["state"] is saved[2]["state"] is None
-    assert saved[2]["error"].startswith("event 99 is none of the 9 events ")
+    assert saved[2]["error"].startswith("event 99 is not among the 9 events ")
 
 
 def test_a_forged_output_is_refused_or_shown_and_hides_no_other(tmp_path):

@@ -45,9 +45,9 @@ def points(run):
 def test_files_are_taken_over_as_they_were_at_the_event_that_is_shown(run, tmp_path):
     folder, handlers = tmp_path / "project", _handlers(run, lambda: None)
     first, last = points(run)
-    assert wish(handlers, first, "a.txt", "d/y") == (True, f"taken over into {folder}: a.txt, d/y")
+    assert wish(handlers, first, "a.txt", "d/y") == (True, f"applied to {folder}: a.txt, d/y")
     assert (folder / "a.txt").read_text() == "new\n"
-    assert wish(handlers, last, "a.txt", "c.txt") == (True, f"taken over into {folder}: a.txt, c.txt")
+    assert wish(handlers, last, "a.txt", "c.txt") == (True, f"applied to {folder}: a.txt, c.txt")
     assert sorted(path.name for path in folder.iterdir()) == ["a.txt", "c.txt", "d"]
 
 
@@ -63,4 +63,4 @@ def test_what_has_changed_in_the_folder_meanwhile_stays_and_nothing_is_written(r
 def test_a_view_that_takes_no_files_says_what_does():
     accepted, text = wish(Handlers(lambda *_: None), 3, "a.txt")
     assert not accepted
-    assert text == "this view takes no files over: divebook apply does, with a.txt"
+    assert text == "this view cannot apply files: use divebook apply with a.txt"

@@ -88,4 +88,4 @@ def test_of_very_many_the_last_are_shown():
     execution = environment.start(Workflow("w", steps)).wait(check=True)
     rows = turn_rows(spans_of(execution.history()), Redactor())
     assert len(rows) == MAX_ROWS + 1
-    assert rows[0][4].endswith("rows not shown here; run.model_calls and run.tool_calls have all")
+    assert rows[0][4].endswith("rows not shown here; run.model_calls and run.tool_calls list all")

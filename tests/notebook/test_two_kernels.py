@@ -74,7 +74,7 @@ def test_a_run_that_another_kernel_drives_is_shown_and_not_run_twice(tmp_path):
     other = second.start_at(CELL, second.workflow("w"), {})
     opened.set()
     assert (other.id, run.wait(20).status) == (run.id, "completed")
-    assert "runs in another process, and is not run twice" in other.internals.options.remark
+    assert "is running in another process, so it was not started again" in other.internals.options.remark
 
 
 CHARGE = """

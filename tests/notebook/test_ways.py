@@ -53,7 +53,7 @@ def test_before_the_edit_continuing_would_fail_again_and_names_the_line_to_edit(
     fix = ways(failed)["fix"]
     assert (fix["ready"], fix["reused"]) == (False, "1 call")
     assert fix["told"] == (
-        f"parse is as it was, and would fail again: edit {failed.failure.place}, and run that cell first."
+        f"parse is unchanged, so it would fail again. Edit {failed.failure.place} and run that cell first."
     )
 
 
@@ -63,7 +63,7 @@ def test_after_the_edit_continuing_is_ready_and_says_what_it_uses(failed, shell)
     publisher = follow_run(failed)
     publisher.feed.request_refresh()
     fix = next(way for way in publisher.feed.frame()["header"]["ways"] if way["name"] == "fix")
-    told = "Continuing uses step parse as now defined, and first shows what that changes."
+    told = "Continuing uses the current version of step parse, and first shows a plan of the changes."
     assert (fix["ready"], fix["told"]) == (True, told)
 
 
@@ -72,11 +72,14 @@ def test_a_definition_is_to_be_mended_first_and_then_used(session):
     run = session.start_run("w").wait(PATIENCE)
     fix = ways(run)["fix"]
     assert not fix["ready"]
-    assert fix["told"].startswith("s is as it was, and would fail again: edit ")
+    assert fix["told"].startswith("s is unchanged, so it would fail again. Edit ")
     session.define("Workflows: [{Name: w, Steps: [{Name: s, Script: 1 // 1}]}]")
     assert changed_definitions(run) == ["the definition"]
     fix = ways(run)["fix"]
-    assert (fix["ready"], fix["told"].partition(" as now")[0]) == (True, "Continuing uses the definition")
+    assert (fix["ready"], fix["told"].partition(",")[0]) == (
+        True,
+        "Continuing uses the current version of the definition",
+    )
 
 
 def test_what_a_model_failed_at_may_be_made_again_as_it_is(session):
@@ -144,7 +147,7 @@ def test_continuing_is_planned_first_and_makes_what_failed_again_and_nothing_els
     plan = page.until(lambda message: message["type"] == "ack")
     assert (plan["accepted"], plan["text"].splitlines()[0]) == (
         True,
-        f"to go on with {before.id} of 'flow': 1 operation reused, 1 live",
+        f"plan to continue {before.id} of 'flow': 1 operation reused, 1 live",
     )
     assert shell.user_ns["MADE"] == ["fetch", "parse"]
     page.says(type="control", id="i1", command="fix")
@@ -260,7 +263,7 @@ def test_of_two_kernels_one_continues_and_the_other_is_told_who_and_later_shows_
     action.is_mended = True
     told = {ack["accepted"]: ack["text"] for ack in press(run, other)}
     assert f"(process {os.getpid()} on " in told[False]
-    assert told[False].endswith("already, and is not run twice. Run the cell again to see it")
+    assert told[False].endswith(", so it was not started again. Run the cell again to see it")
     action.goes_on.set()
     winner, loser = (run, other) if run.is_live else (other, run)
     assert winner.wait(PATIENCE).status == "completed"
@@ -280,7 +283,7 @@ def test_of_two_pages_that_continue_at_once_with_an_edit_one_new_run_goes_on(tmp
         session.define("Workflows: [{Name: w, Steps: [{Name: a, Action: note, Parameters: {value: c}, Store: n}]}]")
     told = press(run, same, other)
     assert any(ack["accepted"] for ack in told)
-    assert all("already, and is not run twice" in ack["text"] for ack in told if not ack["accepted"])
+    assert all(", so it was not started again" in ack["text"] for ack in told if not ack["accepted"])
     action.goes_on.set()
     for one in (run, same, other):
         one.wait(PATIENCE)

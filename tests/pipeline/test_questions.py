@@ -252,7 +252,7 @@ def test_the_question_is_the_executions_and_is_answered_by_its_id():
     done = runner.envelope(execution)
     assert (done.terminal_reason, script.calls) == ("completed", ["a", "b", "c"])
     assert done.interrupt.response.approved is True
-    with pytest.raises(InterruptError, match="answered already"):
+    with pytest.raises(InterruptError, match="already answered"):
         environment.answer(question.id, False, execution_id)
 
 
@@ -271,7 +271,7 @@ def test_an_old_copy_of_an_envelope_cannot_be_answered_again():
     waiting = runner.run(envelope())
     old = waiting.clone()
     runner.resume(waiting, {"text": "A1"})
-    with pytest.raises(ResumeError, match="has gone on in execution"):
+    with pytest.raises(ResumeError, match="has continued in execution"):
         runner.resume(old, {"text": "A1"})
     assert script.calls == ["a", "b"]
 

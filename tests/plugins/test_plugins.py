@@ -234,11 +234,11 @@ def test_two_packages_with_one_name_are_named(packages):
 
 
 WRONG = {
-    plugins.TOOLS: ("f = 5", "a tool is a function, not 5"),
+    plugins.TOOLS: ("f = 5", "a tool must be a function, not 5"),
     plugins.STEP_TYPES: ("def f(context): ...", "it is not a coroutine function"),
     plugins.WORKSPACES: ("def f(folder): ...", "it takes (folder)"),
     plugins.NOTIFIERS: ("f = None", "it cannot be called"),
-    plugins.VALUES: ("f = print", "a pair of functions (to plain data, from plain data) is expected"),
+    plugins.VALUES: ("f = print", "a pair of functions (to plain data, from plain data)"),
 }
 
 

@@ -232,8 +232,8 @@ def test_no_password_is_shown_and_the_location_opens_the_store_again(server, add
             ConnectionLostError,
             "ann:.*@nowhere.invalid/db is out of reach",
         ),
-        ("postgresql://ann:s3c@ret:x@host/db", SetupError, "is no URL of a database"),
-        ("postgresql://ann:s3cret@host/db?nonsense=1", SetupError, "is no URL of a database"),
+        ("postgresql://ann:s3c@ret:x@host/db", SetupError, "is not a database"),
+        ("postgresql://ann:s3cret@host/db?nonsense=1", SetupError, "is not a database"),
         ("postgresql://ann:s3cret@host/db?schema=a-b", SetupError, "schema 'a-b' of .* cannot be used"),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_server_that_is_read_only_for_a_while_is_waited_for(store, administrat
         for execution in begun:
             assert becomes(lambda execution=execution: "nothing can be written" in (execution.internals.held_up or ""))
             assert "waiting for the server since" in execution.internals.held_up
-        with pytest.raises(StoreBusyError, match="or another server in its place"):
+        with pytest.raises(StoreBusyError, match="or a server that replaces it, is writable again"):
             store.acquire(begun[0].id, Owner("there", 1, 1, "x"), instead_of=store.lease_of(begun[0].id))
     assert [execution.wait(20).status for execution in begun] == ["completed"] * 3
     assert store.leases() == []

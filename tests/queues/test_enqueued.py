@@ -213,15 +213,15 @@ def test_nothing_begins_before_its_time():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"queue": ""}, "a queue has a name, not ''; write queue='labels'"),
-        ({"queue": 3}, "a queue has a name, not 3"),
-        ({"priority": 1.5}, "a priority is a whole number from -1,000,000 to 1,000,000, not 1.5; write priority=0"),
-        ({"priority": 10**9}, "a priority is a whole number"),
-        ({"at": "tomorrow"}, "at is a datetime, not 'tomorrow'; write at="),
-        ({"at": datetime.min}, "at is a time that clocks can show, not 0001-01-01T00:00:00"),  # noqa: DTZ901 - local
+        ({"queue": ""}, "a queue name must be a word, not ''; write queue='labels'"),
+        ({"queue": 3}, "a queue name must be a word, not 3"),
+        ({"priority": 1.5}, "a priority must be an integer from -1,000,000 to 1,000,000, not 1.5; write priority=0"),
+        ({"priority": 10**9}, "a priority must be an integer"),
+        ({"at": "tomorrow"}, "at must be a datetime, not 'tomorrow'; write at="),
+        ({"at": datetime.min}, "at must be a time that clocks can show, not 0001-01-01T00:00:00"),  # noqa: DTZ901 - local
         (
             {"at": datetime.max.replace(tzinfo=timezone(-timedelta(hours=12)))},
-            "at is a time that clocks can show, not 9",
+            "at must be a time that clocks can show, not 9",
         ),
     ],
 )
@@ -236,11 +236,11 @@ def test_what_cannot_be_enqueued_is_told_and_leaves_nothing(given, told):
 @pytest.mark.parametrize(
     ("queues", "options", "told"),
     [
-        ("labels", {}, "queues is a list of names, not 'labels'; write queues=['labels']"),
-        ([], {}, "queues is a list of names"),
-        ([" "], {}, "queues is a list of names, not [' ']"),
-        (["q"], {"name": " "}, "the name of a worker is a text, not ' '; leave it out"),
-        (["q"], {"parallel": 0}, "parallel is an integer from 1 to"),
+        ("labels", {}, "queues must be a list of names, not 'labels'; write queues=['labels']"),
+        ([], {}, "queues must be a list of names"),
+        ([" "], {}, "queues must be a list of names, not [' ']"),
+        (["q"], {"name": " "}, "the name of a worker must be a string, not ' '; remove it"),
+        (["q"], {"parallel": 0}, "parallel must be an integer from 1 to"),
     ],
 )
 def test_a_worker_says_what_it_cannot_be_made_of(queues, options, told):
@@ -250,7 +250,7 @@ def test_a_worker_says_what_it_cannot_be_made_of(queues, options, told):
 
 
 def test_a_worker_is_started_once_and_has_something_to_run():
-    with environment() as made, Worker(made) as worker, pytest.raises(SetupError, match="was started already"):
+    with environment() as made, Worker(made) as worker, pytest.raises(SetupError, match="was already started"):
         worker.start_thread()
     with Environment(store="memory:") as empty, pytest.raises(SetupError, match="has no workflows"):
         Worker(empty).start_thread()
@@ -271,7 +271,7 @@ def test_patience_is_a_number_of_seconds(patience):
 
 def test_no_two_workers_that_are_there_have_one_name():
     with environment() as made, Worker(made, name="gpu-1") as worker:
-        with pytest.raises(SetupError, match="a worker 'gpu-1' is there already"):
+        with pytest.raises(SetupError, match="a worker 'gpu-1' already exists"):
             Worker(made, name="gpu-1").start_thread()
         assert [known.id for known in made.queues.workers()] == ["gpu-1"]
         worker.drain()
@@ -397,7 +397,7 @@ def test_one_that_drains_without_patience_breaks_off_what_it_drives(caplog):
         gate.opened.set()
         assert becomes(lambda: worker.driving == [])
         assert made.run_of(execution.id).status in ("interrupted", "enqueued", "waiting")
-        assert f"has waited 0 s and broken off execution {execution.id} of 'held'" in caplog.text
+        assert f"has waited 0 s and stopped execution {execution.id} of 'held'" in caplog.text
 
 
 def test_two_workers_of_one_environment_have_executions_of_their_own():
@@ -518,7 +518,7 @@ def test_what_cannot_be_taken_up_is_given_back(caplog):
         with Environment(store=made.store, workflows=[held], actions=[Gate().action("missing")]) as able:
             execution = able.enqueue(held)
         with Worker(made) as worker:
-            assert becomes(lambda: "could not be taken up" in caplog.text)
+            assert becomes(lambda: "could not be resumed" in caplog.text)
             assert worker.wait_until_idle(PATIENCE)
             (queued,), (there,) = made.queues.queued(), made.queues.workers()
             assert 'action "missing" of step "call" not found' in there.why_not(queued)

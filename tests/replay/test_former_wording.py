@@ -50,6 +50,28 @@ def test_each_text_about_a_bound_is_put_in_the_present_wording(met):
 
 
 @pytest.mark.parametrize(
+    ("former", "present"),
+    [
+        (
+            "s; not rolled back: pay. Mend that, then resume it",
+            "s; not rolled back: pay. Fix that, then resume the run",
+        ),
+        ("goes on as exec_1", "continues as exec_1"),
+        (
+            "max_llm_calls is reached: 3 used, at most 3 allowed. Raise the bound and go on, or stop?",
+            "max_llm_calls reached: 3 of 3 used. Raise the bound and continue, or stop?",
+        ),
+        (
+            "'s': the question expired (give it a Default, or more time)",
+            "'s': the question expired (add a Default, or raise ExpiresIn)",
+        ),
+    ],
+)
+def test_former_texts_of_errors_and_questions_are_put_in_the_present_wording(former, present):
+    assert in_present_wording({"error": former}) == {"error": present}
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -258,7 +258,7 @@ def test_a_call_that_was_under_way_is_named_since_it_may_have_taken_effect(world
         plan, again = gone_on(other, other.run_of(log[0].execution_id))
         assert (again.status, MADE) == ("completed", [3, 44])
         assert [str(found) for found in plan.unsure] == ["action note (step c)"]
-        assert "made again, though it may have taken effect: action note (step c)" in plan.lines
+        assert "repeated, although it may have taken effect: action note (step c)" in plan.lines
 
 
 def test_what_runs_is_not_taken_over():
@@ -320,7 +320,7 @@ def test_an_edited_workflow_function_keeps_what_it_would_do_again(world, front, 
 
 def test_what_does_nothing_otherwise_says_so(world):
     source = failed(world, pay("refuse"))
-    with pytest.raises(SetupError, match=r"does nothing otherwise.*resume without a definition"):
+    with pytest.raises(SetupError, match=r"makes the same calls.*resume without a definition"):
         world.run_of(source.id).resume(definition="new")
 
 
@@ -330,7 +330,7 @@ def test_a_definition_that_is_not_here_is_asked_for():
         source = failed(world, pay("refuse"))
     with (
         Environment(store=store, actions=ACTIONS) as other,
-        pytest.raises(NotFoundError, match="no workflow 'pay' is defined here; define it as it is to be"),
+        pytest.raises(NotFoundError, match="no workflow 'pay' is defined here; define its new version"),
     ):
         other.run_of(source.id).resume(definition="new")
 
@@ -338,9 +338,9 @@ def test_a_definition_that_is_not_here_is_asked_for():
 @pytest.mark.parametrize(
     ("definition", "told"),
     [
-        (Workflow("other", [Step("a", script="1")]), "cannot go on with 'other'; start 'other' as a run of its own"),
+        (Workflow("other", [Step("a", script="1")]), "cannot continue with 'other'; start 'other' as a separate run"),
         (Workflow("pay", [Step("a", script="1")], inputs=["n"]), "n"),
-        ("old", 'definition is "new" or a Workflow'),
+        ("old", 'definition must be "new" or a Workflow'),
     ],
     ids=["name", "inputs", "word"],
 )

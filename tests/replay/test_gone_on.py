@@ -134,7 +134,7 @@ def test_a_child_that_failed_uses_what_it_had_done_and_so_does_its_own(world, fr
     assert (again.status, MADE) == ("completed", [3, 10])
     (child,) = world.store.records(parent=source.id, origin="child")
     assert plan.children == (child.execution_id,)
-    assert f"used again: what {child.execution_id} has done" in plan.lines
+    assert f"reused: the child execution {child.execution_id}" in plan.lines
     assert world.run_of(child.execution_id).status == "failed"
     assert world.run_of(again.id).verify().divergence is None
     (begun,) = world.store.records(parent=again.id, origin="child")

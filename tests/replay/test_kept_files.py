@@ -42,9 +42,9 @@ def test_what_is_no_file_is_read_as_none_with_the_reason(kept):
 
 
 def test_a_folder_that_is_none_is_said_and_none_is_made_in_vain(kept, project, tmp_path):
-    with pytest.raises(SetupError, match="is not there, or is no folder"):
+    with pytest.raises(SetupError, match="is not a folder"):
         kept.apply(tmp_path / "nowhere")
-    with pytest.raises(SetupError, match="is no folder"):
+    with pytest.raises(SetupError, match="is not a folder"):
         kept.restore(project / "README")
     with pytest.raises(SetupError, match="was opened at event"):
         kept.restore(tmp_path / "fresh", 1)

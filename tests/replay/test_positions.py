@@ -113,5 +113,5 @@ def test_events_are_gone_through_both_ways(after):
 def test_a_position_outside_of_the_log_is_refused(sequence):
     positions = Positions.of(a_log(1))
     for ask in (positions.state_at, positions.event_at):
-        with pytest.raises(IndexError, match=f"{sequence}: the log has 5 events; take one from"):
+        with pytest.raises(IndexError, match=f"{sequence}: the log has 5 events; choose"):
             ask(sequence)

@@ -113,7 +113,7 @@ def test_where_to_stop_is_checked_before_it_looks(finished):
         replay.run_to(step="cuont")
     with pytest.raises(NotFoundError, match="event type not found: step_ended"):
         replay.run_back_to(event="step_ended")
-    with pytest.raises(ValueError, match="nothing is said of where to stop; say one of"):
+    with pytest.raises(ValueError, match="no stop condition; give one of"):
         replay.run_to()
 
 

@@ -162,6 +162,6 @@ def test_a_child_in_a_what_if_is_served_whole_or_is_one_itself_and_never_a_run()
         assert calls == [3]
         told = {r.execution_id: r.origin for r in made.store.records() if r.execution_id not in before}
         assert set(told.values()) == {WHAT_IF}
-        assert "0 served, 0 live, 1 blocked, 2 unused" in repr(other)
+        assert "0 replayed, 0 live, 1 blocked, 2 unused" in repr(other)
         assert "not executed in a what-if: no recorded result for these arguments" in other.run.error
         assert [call.what for call in other.calls] == ["action work"]

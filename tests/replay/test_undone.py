@@ -54,7 +54,7 @@ def test_what_is_still_to_be_undone_is_done_again_and_undone_once(refusing):
     world = mended(world, travel)
     plan = world.run_of(execution.id).resume(definition="new", plan=True)
     assert plan.undone == ("train", "hotels")
-    assert f"done again, since it is undone in {execution.id}: train and hotels" in repr(plan)
+    assert f"repeated, because it was rolled back in {execution.id}: train and hotels" in repr(plan)
     after = world.run_of(execution.id).resume(definition="new").wait(20)
     assert (after.status, travel.told) == ("completed", BOOKED)
     travel.refusing.clear()
@@ -118,7 +118,9 @@ def test_what_would_have_to_count_though_it_is_undone_is_refused_by_name(shown):
     travel = Travel()
     world, execution = ended(travel, trip())
     log = execution.history()
-    told = "what it did in 'train', 'hotels' is undone, or is to be, so that nothing can go on from it after event"
+    told = (
+        "its calls in 'train', 'hotels' are undone or about to be undone, so nothing can continue from it after event"
+    )
     if shown == "skipped":
         with pytest.raises(SetupError, match=told):
             world.run_of(execution.id).retry("skip_failed")

@@ -247,7 +247,7 @@ def test_a_line_of_a_function_is_named():
         assert found.divergence.event_type == "operation_started"
         line = define.__code__.co_firstlineno + 4
         assert found.divergence.place.endswith(f"test_verify.py:{line}"), found
-        assert found.unchecked == ("workflow lined: not the code that ran",)
+        assert found.unchecked == ("workflow lined: the code has changed since the run",)
 
 
 def test_functions_and_agents_that_are_not_here_are_not_checked_and_never_count_as_equal():

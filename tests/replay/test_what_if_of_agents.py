@@ -72,7 +72,7 @@ def test_another_answer_of_a_model_is_a_text_or_a_whole_response():
         source = judged(world)
         request = source.operations.query("type == 'agent_response'").operation_id.iloc[-1]
         assert world.run_of(source.id).what_if({"results": {request: "light"}}).outputs == {"said": "light"}
-        with pytest.raises(SetupError, match="is a call of a model: its result is a text"):
+        with pytest.raises(SetupError, match="is a model call: its result must be a string"):
             world.run_of(source.id).what_if({"results": {request: 5}})
 
 

@@ -201,7 +201,7 @@ def test_an_index_goes_on_with_a_log_that_grows():
     ]
     execution = environment.start(Workflow("w", steps)).wait()
     assert environment.run_of(execution.id).why("x").root.step == "a"
-    with pytest.raises(NotFoundError, match="step b sets it, and had not ended"):
+    with pytest.raises(NotFoundError, match="step b sets it, but had not ended"):
         environment.run_of(execution.id).why("y")
     execution.answer(execution.open_questions[0].id, "three").wait()
     assert named(environment.run_of(execution.id).why("y")) == {"y", "q"}
@@ -310,12 +310,12 @@ def test_a_row_of_a_frame_comes_from_the_item_whose_values_stand_in_its_column(c
     [
         ("rows", 2, None, "rows has 2 rows, and no row 2"),
         ("rows", 0, "lable", "row 0 of rows has no column lable .did you mean 'label'"),
-        ("means", 0, None, "the log does not say which item made row 0 of means"),
+        ("means", 0, None, "the log does not record which item produced row 0 of means"),
         (
             "df",
             0,
             "n",
-            "the log does not say which item made row 0 of df: no step with items gave what stands in its col",
+            "the log does not record which item produced row 0 of df: no step with items set the values in its col",
         ),
     ],
 )

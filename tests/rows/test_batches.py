@@ -359,7 +359,7 @@ def test_an_agent_that_cannot_be_asked_so_says_why(environment, agent, told, mon
 
 
 def test_only_agents_are_asked_in_batches(environment):
-    with pytest.raises(SetupError, match="batch=True is for agents"):
+    with pytest.raises(SetupError, match="batch=True is only for agents"):
         mapped(environment, FRAME, len, batch=True)
 
 

@@ -71,7 +71,7 @@ def test_the_same_line_has_the_results_and_warns_of_another_prompt(environment):
     agent = Agent("critic", model=ScriptedModel(["good"] * 4))
     mapped(environment, FRAME, agent, prompt="${state.row.text}?", store="marks").wait()
     assert mapped(environment, FRAME, agent, prompt="${state.row.text}?", store="marks").done == 4
-    with pytest.warns(UserWarning, match="another prompt, agent or workflow, whose results it keeps"):
+    with pytest.warns(UserWarning, match="prompt, agent or workflow, and keeps those results."):
         mapped(environment, FRAME, agent, prompt="Really ${state.row.text}?", store="marks")
     assert len(environment.store.records(workflow="marks")) == 1
 
@@ -89,8 +89,12 @@ def test_what_a_run_that_was_broken_off_has_is_kept(environment):
         (INVERSE, {"prompt": "x"}, "prompt and output are for agents"),
         (len, {"output": {}}, "prompt and output are for agents"),
         (INVERSE, {"parameters": {"zz": 1}}, "workflow 'inverse' does not take zz; the frame has the columns text, n,"),
-        (measured, {"executor": "process"}, "executor is where a function runs, and 'measured' is none; leave it out"),
-        (3, {}, "map takes a function and not 3; give it a function, a Workflow or an Agent"),
+        (
+            measured,
+            {"executor": "process"},
+            ("executor is only for functions, and 'measured' is not a function; remove it"),
+        ),
+        (3, {}, "map takes a function, a Workflow or an Agent, not 3"),
     ],
 )
 def test_what_makes_no_sense_is_told_before_anything_begins(environment, function, options, told):

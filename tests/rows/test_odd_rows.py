@@ -102,7 +102,7 @@ def test_parameters_are_no_templates_and_belong_to_what_was_begun(environment):
     odd = "Hello ${name}! $(1+1)"
     rows = mapped(environment, FRAME, greet, parameters={"word": odd}).wait()
     assert rows.frame["result"].tolist()[0] == f"{odd} a"
-    with pytest.raises(SetupError, match="begun with other parameters"):
+    with pytest.raises(SetupError, match="started with other parameters"):
         mapped(environment, FRAME, greet, parameters={"word": "Hi"})
 
 
@@ -143,7 +143,7 @@ def test_what_was_cancelled_stays_so_and_says_how_to_go_on(environment):
     rows = mapped(environment, FRAME, waits)
     rows.run.cancel()
     rows.run.wait()
-    with pytest.warns(UserWarning, match=r"ended as cancelled, and stays so: environment\.run_of\(.*\)\.resume\(\)"):
+    with pytest.warns(UserWarning, match=r"ended as cancelled: environment\.run_of\(.*\)\.resume\(\)"):
         assert mapped(environment, FRAME, waits).run.status == "cancelled"
 
 

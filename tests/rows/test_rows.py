@@ -90,9 +90,9 @@ def test_what_does_not_fit_is_said_before_anything_begins(environment):
         mapped(environment, 3, shout)
     with pytest.raises(StepError, match="two are called 'n'"):
         mapped(environment, FRAME.rename(columns={"text": "n"}), lambda n: n, store="twice")
-    with pytest.raises(StepError, match=r"not a list with int in it; make one of it: pandas\.DataFrame"):
+    with pytest.raises(StepError, match=r"not a list with int in it; convert it: pandas\.DataFrame"):
         mapped(environment, [1, 2], shout)
-    with pytest.raises(StepError, match="takes obj by position only, and columns are given by their names"):
+    with pytest.raises(StepError, match="takes obj by position only, but columns are passed by name"):
         mapped(environment, FRAME, len)
     for no_function in ("label", None):
         with pytest.raises(SetupError, match="map takes a function"):
@@ -181,7 +181,9 @@ def test_the_same_name_has_the_same_results_and_no_others(environment):
 
     first = mapped(environment, FRAME, count, store="counts").wait()
     assert mapped(environment, FRAME, count, store="counts").wait().run.id == first.run.id
-    with pytest.raises(SetupError, match=r"counts was begun with another frame \(DataFrame 4 x 2\); with again=True"):
+    with pytest.raises(
+        SetupError, match=r"counts was started with another frame \(DataFrame 4 x 2\); start it again with again=True"
+    ):
         mapped(environment, FRAME.head(2), count, store="counts")
     assert len(called) == 4
     assert len(mapped(environment, FRAME.head(2), count, store="counts", again=True).wait().frame) == 2
@@ -199,7 +201,7 @@ def test_other_code_keeps_results_and_says_so(environment):
         return scope["times"]
 
     mapped(environment, FRAME, made(2)).wait()
-    with pytest.warns(UserWarning, match="times was begun with other code of its function, or another"):
+    with pytest.warns(UserWarning, match="times was started with another version of its function"):
         kept = mapped(environment, FRAME, made(3))
     assert kept.frame["result"].tolist() == [6, 2, 4, 0]
 
@@ -213,7 +215,13 @@ def test_a_value_that_cannot_be_kept_is_the_failure_of_its_row(environment):
 
     rows = mapped(environment, FRAME, odd).wait().frame
     assert rows["error"].str.contains("UnstorableValueError").fillna(False).tolist() == [False, False, True, False]
-    assert mapped(environment, FRAME, clash).wait().failed["error"].iloc[0].startswith("StepError: it gave a column")
+    assert (
+        mapped(environment, FRAME, clash)
+        .wait()
+        .failed["error"]
+        .iloc[0]
+        .startswith("StepError: its result has a column")
+    )
 
 
 def test_a_row_is_tried_again_as_the_policy_says(environment):
@@ -302,13 +310,16 @@ def test_rows_in_a_definition():
     ("step", "complaint"),
     [
         ({"script": "1", "each": Each(rows="$(inputs.f)")}, "Rows calls an Action, or asks an Agent, for each row"),
-        ({"prompt": "Hi", "thread": "t", "each": Each(rows="$(inputs.f)")}, "Thread has no effect beside Rows"),
+        ({"prompt": "Hi", "thread": "t", "each": Each(rows="$(inputs.f)")}, "Thread has no effect together with Rows"),
         ({"action": "a", "timeout": 3, "each": Each(rows="$(inputs.f)")}, "Timeout has no effect on a step with Rows"),
         ({"action": "a", "each": Each(rows="frame")}, "Rows must be an expression"),
-        ({"action": "a", "each": Each("$(inputs.f)", rows="$(inputs.f)")}, "Items has no effect beside Rows"),
-        ({"action": "a", "each": Each(rows="$(inputs.f)", as_="x")}, "As has no effect beside Rows"),
+        ({"action": "a", "each": Each("$(inputs.f)", rows="$(inputs.f)")}, "Items has no effect together with Rows"),
+        ({"action": "a", "each": Each(rows="$(inputs.f)", as_="x")}, "As has no effect together with Rows"),
         *(
-            ({"action": "a", "each": Each(rows="$(inputs.f)", on_item_error=what)}, "OnItemError has no effect beside")
+            (
+                {"action": "a", "each": Each(rows="$(inputs.f)", on_item_error=what)},
+                "OnItemError has no effect together with",
+            )
             for what in ("fail", "keep", "skip")
         ),
     ],
@@ -343,7 +354,7 @@ def test_a_step_is_called_for_rows_wherever_functions_run(environment):
 
 
 def test_an_executor_that_is_none_is_refused(environment):
-    with pytest.raises(SetupError, match=r"an executor is a name .*, not 3"):
+    with pytest.raises(SetupError, match=r"an executor must be a name .*, not 3"):
         mapped(environment, FRAME, crunch, executor=3)
     with pytest.raises(NotFoundError, match="executor not found: nope"):
         mapped(environment, FRAME, crunch, executor="nope")

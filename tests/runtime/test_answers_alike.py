@@ -32,5 +32,5 @@ def test_a_question_about_one_run_alone_has_an_answer_of_its_own():
     ask = {"kind": "resource_exhausted", "question": "Go on?"}
     world = environment(Workflow("w", [Step("ask", type="interrupt", ask=ask)]))
     execution = world.start("w").wait(20)
-    with pytest.raises(InterruptError, match="needs an answer of its own"):
+    with pytest.raises(InterruptError, match="needs a separate answer"):
         world.answer(question_of(execution).id, "stop", alike=True)

@@ -185,7 +185,7 @@ def test_a_resumption_with_other_bounds_leaves_no_question_about_the_former_ones
             assert execution.open_questions[0].data["bound"] in bounds
         assert [question.id for _, question in world.inbox()] == question_ids[-1:] * (execution.status == "waiting")
     assert execution.status == "completed"
-    assert "answered: resumed with another bound" in str(execution)
+    assert "answered: resumed with a new bound" in str(execution)
     assert execution.verify()
 
 

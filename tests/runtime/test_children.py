@@ -386,7 +386,7 @@ def test_a_parent_rests_while_its_child_can_go_on_in_another_process_only(parent
     store, parent, child = interrupted_family(parent_of_asks, keeps_child=True)
     other = Environment(store=store)
     assert other.run_of(parent).resume().wait(20).status == "waiting"
-    assert f"execution {child} rests until another process resumes it" in caplog.text
+    assert f"execution {child} is parked until another process resumes it" in caplog.text
     assert [record.execution_id for record in other.queues.recoverable()] == [child]
     world = family(Calls(), store=store)
     assert world.run_of(child).resume().wait(20).status == "waiting"

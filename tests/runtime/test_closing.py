@@ -66,7 +66,7 @@ def test_what_a_closed_environment_drove_can_be_resumed_at_once():
     execution = world.start(Workflow("w", [Step("a", action="hang")]))
     assert reached.wait(20)
     world.close()
-    with pytest.raises(ExecutionError, match="left as it was when its environment was closed; resume it"):
+    with pytest.raises(ExecutionError, match="stopped when its environment was closed; resume it"):
         execution.wait(20)
 
     async def done():

@@ -99,7 +99,7 @@ def test_who_is_waited_for_cannot_go_on_as_a_new_one(counting):
     world = environment()
     failed = world.start(outer).wait(20)
     assert failed.status == "failed"
-    assert "cannot go on as a new one" in failed.error
+    assert "cannot continue as a new one" in failed.error
 
 
 def test_what_is_left_of_the_bounds_goes_with_it(counting):

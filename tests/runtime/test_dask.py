@@ -176,7 +176,7 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
     monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 0.2)
     with environment(actions=[Action("where", where)], executor="tcp://127.0.0.1:1") as world:
         execution = world.start(Workflow("w", [Step("s", action="where")])).wait(30)
-    assert "was not called: no scheduler of Dask answers at tcp://127.0.0.1:1" in execution.error
+    assert "was not called: no Dask scheduler answers at tcp://127.0.0.1:1" in execution.error
 
 
 def test_a_cluster_that_cannot_be_used_is_refused(cluster, monkeypatch):
@@ -188,7 +188,7 @@ def test_a_cluster_that_cannot_be_used_is_refused(cluster, monkeypatch):
     closed.close()
     with environment(actions=[Action("where", where)], executor=closed) as world:
         execution = world.start(Workflow("w", [Step("s", action="where")])).wait(30)
-    assert "was not called: its Client of Dask is closed" in execution.error
+    assert "was not called: its Dask client is closed" in execution.error
     monkeypatch.setattr(dask_cluster.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(SetupError, match=r"pip install 'divebook\[dask\]'"):
         Environment(store="memory:", executor="tcp://127.0.0.1:1")
@@ -387,7 +387,7 @@ def test_a_worker_that_dies_leaves_one_call_unknown_and_begins_none_twice(client
         execution = world.start("many").wait(30)
         question = question_of(execution)
         assert question.kind == "outcome_unknown"
-        assert 'step "call" may or may not have taken effect: it was begun by a worker' in question.message
+        assert 'step "call" may or may not have taken effect: the worker that started it was lost' in question.message
         assert sorted((tmp_path / "calls").read_text().split()) == ["a", "b", "c", "d", "dies"]
         (tmp_path / "calls").unlink()
         assert world.start("one").wait(30).outputs["result"] == "dies"

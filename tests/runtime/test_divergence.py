@@ -181,7 +181,7 @@ def failed_after(before, after):
             ("now",),
             'recorded the confirmation "Go?" about {"about":"a"}, now asked for time access',
         ),
-        (("confirm", "Go?", "a"), ("confirm", "Stop?", "a"), "Put the code back as it was and resume the execution"),
+        (("confirm", "Go?", "a"), ("confirm", "Stop?", "a"), "Restore the old code and resume the execution"),
     ],
 )
 def test_a_divergence_shows_both_what_differs_and_what_to_do(before, after, told):

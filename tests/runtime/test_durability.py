@@ -41,8 +41,8 @@ def test_what_is_resumed_goes_on_as_it_began():
 
 def test_an_unknown_durability_starts_nothing():
     world = environment(SUM)
-    with pytest.raises(NotFoundError, match="durability not found: fast"):
+    with pytest.raises(NotFoundError, match="unknown durability 'fast'"):
         world.start("sum", durability="fast")
-    with pytest.raises(NotFoundError, match="durability not found: fast"):
+    with pytest.raises(NotFoundError, match="unknown durability 'fast'"):
         environment(durability="fast")
     assert world.store.records() == []

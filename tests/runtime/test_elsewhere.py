@@ -109,10 +109,10 @@ def _asked(environment, name, text):
 
 def test_a_pause_says_who_can_make_it(driven):
     process, name, environment = driven
-    said = rf"is driven by .* \(process {process.pid} on .*\).*; pause it there, or cancel it from here"
+    said = rf"is driven by .* \(process {process.pid} on .*\).*; pause it there, or cancel it here"
     with pytest.raises(ExecutionError, match=said):
         environment.run_of(name).pause()
-    with pytest.raises(ExecutionError, match="nothing of it begins before it is started"):
+    with pytest.raises(ExecutionError, match="it does nothing until it is started"):
         environment.create(HELD).pause()
 
 

@@ -150,7 +150,7 @@ class TestForks:
 
         told = in_a_fork(wait)
         gate.opened.set()
-        assert f"wait for it in process {os.getpid()}, from which this one was forked" in told
+        assert f"wait for it in process {os.getpid()}, which this process was forked from" in told
         assert execution.wait(20).status == "completed"
 
     def test_a_child_sees_what_had_ended(self):

@@ -69,10 +69,12 @@ def test_an_executor_is_named_in_yaml_and_must_be_known():
 
 
 def test_executors_that_make_no_sense_are_refused_where_they_are_written():
-    with pytest.raises(SetupError, match=r"an executor is a name \(thread, process\), a .*, not 3"):
+    with pytest.raises(SetupError, match=r"an executor must be a name \(thread, process\), a .*, not 3"):
         Environment(store="memory:", executor=3)
     for near in ("localhost:8786", "http://localhost:8786"):
-        with pytest.raises(SetupError, match=f"'{near}' is no executor: the address of .* Dask is tcp://HOST:PORT"):
+        with pytest.raises(
+            SetupError, match=f"'{near}' is not an executor: the address of .* Dask scheduler is tcp://HOST:PORT"
+        ):
             Environment(store="memory:", executor=near)
     with pytest.raises(DefinitionError, match="executor of where must be a name"):
         step(executor=3)(where)
@@ -82,7 +84,7 @@ def test_executors_that_make_no_sense_are_refused_where_they_are_written():
 
     with pytest.raises(DefinitionError, match="is async, so it runs on the engine's loop"):
         step(executor="process")(waiting)
-    with pytest.raises(DefinitionError, match="takes a context, which lives in this process only"):
+    with pytest.raises(DefinitionError, match="takes a context, which exists only in this process"):
         make_action(name="emit", executor="process")(lambda context: context.emit("x"))
     with pytest.raises(DefinitionError, match="Executor has no effect on a step of type script"):
         Workflow("w", [Step("s", script="1", executor="process")])
@@ -100,7 +102,7 @@ def test_what_only_this_process_has_is_refused_at_the_call_or_stays():
         environment(actions=actions, executor=POOL).start(Workflow("w", [Step("s", action="emit")])).wait(30).status
         == "completed"
     )
-    for name, told in (("emit", "takes what lives in this process only"), ("wait", "is async")):
+    for name, told in (("emit", "takes an argument that exists only in this process"), ("wait", "is async")):
         asked = Workflow("w", [Step("s", action=name, executor="process")])
         execution = environment(actions=actions, executor=POOL).start(asked).wait(30)
         assert told in execution.error
@@ -260,7 +262,7 @@ def test_a_call_that_an_executor_takes_back_was_not_made():
 
     with environment(executor=Full(1), actions=[Action("where", where)]) as world:
         error = world.start(Workflow("w", [Step("s", action="where")])).wait(30).error
-    assert 'action "where" was not called: Full was shut down while it waited there' in error
+    assert 'action "where" was not called: Full was shut down while the call waited in it' in error
 
 
 def test_an_executor_that_takes_no_calls_any_more_fails_those_that_come():

@@ -323,8 +323,8 @@ def test_a_run_that_failed_because_a_question_expired_asks_again_when_it_is_resu
         clock.at += HOUR
         assert becomes(lambda: run.state.is_over)
         assert run.status == "failed"
-        assert "A resumption asks the question again." in str(run)
-        with pytest.raises(ExecutionFailedError, match=r"A resumption asks the question again\."):
+        assert "When you resume the run, it asks the question again." in str(run)
+        with pytest.raises(ExecutionFailedError, match=r"When you resume the run, it asks the question again\."):
             run.result()
         first = run.questions["question_id"].to_list()
     # Another process resumes it, and is too late once more.
@@ -334,7 +334,7 @@ def test_a_run_that_failed_because_a_question_expired_asks_again_when_it_is_resu
         (question,) = run.open_questions
         assert question.id not in first
         assert (question.question, question.expires_us) == ("Who?", clock.at + HOUR)
-        with pytest.raises(InterruptError, match="resume the run: it takes the default, or asks again"):
+        with pytest.raises(InterruptError, match="resume the run: it uses the default, or asks again"):
             run.answer(first[-1], "late")
         clock.at += HOUR
         assert becomes(lambda: run.state.is_over)
@@ -386,7 +386,7 @@ def test_a_question_that_expires_while_no_process_drives_its_run_is_asked_again_
         assert {*run.questions["status"]} == {"expired"}
         (line,) = Overview(world.store).lines([world.store.record(run.id)])
         assert line.stand == f"{plural(len(question_ids), 'question')} expired"
-        with pytest.raises(InterruptError, match="resume the run: it takes the default, or asks again"):
+        with pytest.raises(InterruptError, match="resume the run: it uses the default, or asks again"):
             run.answer(question_ids[0], "late")
         run.resume().wait(20)
         assert (run.status, len(run.open_questions)) == ("waiting", len(question_ids))

@@ -235,7 +235,7 @@ def test_one_line_at_exit_for_a_whole_tree(capsys):
     farewell.print_running()
     told = capsys.readouterr().err.splitlines()
     assert [line.split(";")[0] for line in told] == [
-        "divebook: the process ends while execution exec_0 is running (and 39 executions that it has started)",
+        "divebook: the process ends while execution exec_0 is running (and 39 executions that it started)",
         "divebook: the process ends while execution exec_x is running",
     ]
     many = [Left(f"exec_{n:03}") for n in range(MOST_LINES + 5)]

@@ -178,7 +178,7 @@ def test_an_open_question_is_answered_once_in_each(world):
     fork = world.run_of(source.id).fork().wait(20)
     (question,) = source.open_questions
     assert [asked.id for asked in fork.open_questions] == [question.id]
-    with pytest.raises(InterruptError, match="2 executions ask it; say which"):
+    with pytest.raises(InterruptError, match="2 executions ask it; name one"):
         world.answer(question.id, "Bonn")
     for execution, city in ((source, "Bonn"), (fork, "Kiel")):
         ended = world.answer(question.id, city, execution.id).wait(20)
@@ -268,7 +268,7 @@ def test_a_changed_input_must_be_of_its_declared_type(world, how, given):
 
 
 @pytest.mark.parametrize("how", ["fork", "what_if", "option", "try"])
-@pytest.mark.parametrize(("model", "said"), [("nope:x", "no provider of models is called 'nope'"), ("x", "without a")])
+@pytest.mark.parametrize(("model", "said"), [("nope:x", "there is no model provider 'nope'"), ("x", "has no provider")])
 def test_a_model_that_nobody_has_is_refused_as_at_a_start(world, how, model, said):
     source, _ = answered(world, world.start("branches", {"n": 7}))
     before = world.store.ids()

@@ -261,7 +261,7 @@ def test_a_function_that_this_process_lacks_is_told():
 def test_what_is_no_workflow_function_is_refused():
     with pytest.raises(DefinitionError, match="must be an async function"):
         workflow(lambda ctx: None)
-    with pytest.raises(DefinitionError, match="takes no context"):
+    with pytest.raises(DefinitionError, match="has no context"):
 
         @workflow
         async def nothing():
@@ -296,7 +296,7 @@ def test_a_first_parameter_that_is_an_input_is_told_when_the_workflow_is_defined
     if is_context:
         assert workflow(names["flow"]).inputs == ()
         return
-    with pytest.raises(DefinitionError, match=r"its context, and '\w+' is an input \(write `async def flow\(ctx, "):
+    with pytest.raises(DefinitionError, match=r"its context, but '\w+' is an input \(write `async def flow\(ctx, "):
         workflow(names["flow"])
 
 

@@ -64,7 +64,7 @@ def test_an_execution_says_what_holds_it_up(monkeypatch, logs):
     assert (execution.status, execution.internals.held_up) == ("completed", None)
     said = logs()
     assert said[0].startswith("the disk is full. Free some space. Executions wait for it and go on by themselves")
-    assert said[1] == "memory: can be written again; executions go on"
+    assert said[1] == "memory: can be written again; executions continue"
     assert len(said) == 2
 
 
@@ -79,7 +79,7 @@ def test_what_is_waited_for_beside_commits_is_said_once(monkeypatch, logs):
 
     world.store.subscribe(hold_up)
     assert execution.start().wait(20).status == "waiting"
-    assert logs() == ["the disk is full. Free some space. An execution waits for it, and continues by itself"]
+    assert logs() == ["the disk is full. Free some space. An execution waits for it and continues automatically"]
 
 
 def test_a_standstill_tells_how_long_it_lasts():

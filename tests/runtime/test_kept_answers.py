@@ -128,10 +128,10 @@ def test_copies_that_ask_under_one_id_are_told_apart(waiting):
     (asked,) = execution.open_questions
     assert {question.id for _, question in over(store).inbox()} == {asked.id}
     with pytest.raises(
-        InterruptError, match=rf"2 executions ask it; say which: {asked.id}@exec_\w+ or {asked.id}@exec_"
+        InterruptError, match=rf"2 executions ask it; name one: {asked.id}@exec_\w+ or {asked.id}@exec_"
     ):
         over(store).answer(asked.id, "which?")
-    with pytest.raises(InterruptError, match="is named as one of"):
+    with pytest.raises(InterruptError, match="belongs to execution"):
         execution.answer(f"{asked.id}@{copy}", "the copy's")
     assert over(store).answer(f"{asked.id}@{copy}", "the copy's").wait(PATIENCE).variables == {"x": "the copy's"}
     assert execution.answer(f"{asked.id}@{execution.id}", "mine").wait(PATIENCE).variables == {"x": "mine"}
@@ -189,7 +189,7 @@ def test_a_signal_that_a_busy_store_keeps_from_its_execution_is_kept(refusals):
     world = over(Busy(), workflow=WAITING)
     execution = world.start("w").wait(PATIENCE)
     world.store.refusals = refusals
-    with pytest.raises(AnswerKeptError, match=r"'go' is kept and need not be sent again.*Resume it when the store is"):
+    with pytest.raises(AnswerKeptError, match=r"'go' is stored, so do not send it again.*Resume it when the store is"):
         world.run_of(execution.id).signal("go")
     world.store.refusals = 0
     assert len(world.store.inbox(execution.id, 0)) == 1
@@ -216,7 +216,7 @@ def test_a_sender_learns_that_the_execution_ended_elsewhere_without_its_signal()
         return stored
 
     store._post = post_and_end
-    with pytest.raises(ExecutionError, match="has meanwhile ended as cancelled, without the signal 'go'"):
+    with pytest.raises(ExecutionError, match="was cancelled before the signal 'go' arrived"):
         world.run_of(execution.id).signal("go")
 
 

@@ -43,7 +43,7 @@ def test_a_wait_that_is_over_says_what_goes_on():
         execution.wait(0.001)
     assert (
         str(caught.value)
-        == f"execution {execution.id} is running after 0.001 s, and continues: wait() again, or cancel() it"
+        == f"execution {execution.id} is running after 0.001 s, and continues: call wait() again, or cancel()"
     )
     gate.opened.set()
     assert execution.wait(20).status == "completed"
@@ -60,8 +60,9 @@ def leave(store, how, folder):
 def test_a_process_that_leaves_an_execution_behind_says_so(tmp_path):
     execution_id, said = leave(tmp_path / "x.db", "leave", tmp_path)
     assert said == (
-        f"divebook: the process ends while execution {execution_id} is running. To go on: "
-        f"divebook resume {execution_id} --store {tmp_path / 'x.db'}; wait() for it to let it end\n"
+        f"divebook: the process ends while execution {execution_id} is running. To continue: "
+        f"divebook resume {execution_id} --store {tmp_path / 'x.db'}. Call wait() to let a run end before the process "
+        "does\n"
     )
 
 

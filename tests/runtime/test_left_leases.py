@@ -57,7 +57,7 @@ def test_an_execution_that_is_annotated_is_still_to_be_recovered():
 def test_what_one_worker_cannot_run_another_one_can(caplog):
     store, (top,) = before_their_children("top", queue=True)
     with Environment(store=store, workflows=[TOP]) as unable, Worker(unable):
-        assert becomes(lambda: "could not be taken up" in caplog.text)
+        assert becomes(lambda: "could not be resumed" in caplog.text)
     with environment(TOP, MIDDLE, LEAF, store=store) as able, Worker(able):
         assert able.run_of(top).wait(PATIENCE).status == "completed"
 

@@ -100,7 +100,7 @@ def test_a_call_whose_result_was_lost_is_asked_about_on_resume(kind, answer, tmp
     with SqliteStore(tmp_path / "s.db") as store:
         with world(store) as environment:
             run = lost(environment, kind)
-            assert "The call itself returned: resuming asks what its result was" in run.error
+            assert "The call itself returned. When you resume, you are asked for its result" in run.error
         with world(store) as environment:
             assert environment.run_of(run.id).verify().equal
             resumed = environment.run_of(run.id).resume().wait(20)
@@ -169,7 +169,7 @@ def test_a_result_that_cannot_leave_its_process_is_lost_as_well(tmp_path):
     with Environment(store=MemoryStore(), workflows=[elsewhere], executor="process") as environment:
         run = environment.start("elsewhere", {"path": str(path), "value": "generator"}).wait(60)
         assert run.status == "failed"
-        assert "cannot come back from its process" in run.error
+        assert "cannot be sent back from its process" in run.error
         resumed = environment.run_of(run.id).resume().wait(60)
         assert (resumed.status, len(resumed.open_questions), path.read_text()) == ("waiting", 1, "x")
         assert "generator object" in resumed.open_questions[0].message

@@ -203,7 +203,7 @@ def test_a_run_in_a_queue_is_waited_for_until_workers_leave_it_alone():
         made.store.withhold(run.id)
         for wait in WAYS.values():
             with pytest.raises(
-                ExecutionError, match=rf"{run.id} is enqueued: workers have given it up.*to continue: run.resume"
+                ExecutionError, match=rf"{run.id} is enqueued: workers stopped retrying it.*to continue: run.resume"
             ):
                 wait(run)
 

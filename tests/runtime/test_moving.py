@@ -136,7 +136,7 @@ def test_what_has_ended_does_not_move(source, waiting, file):
 def test_an_answer_that_is_kept_is_not_left_behind(source, waiting, file):
     payload = {"response": {"text": "yes"}, "by": "ann"}
     source.store.post(Message(waiting.id, "answer", waiting.open_questions[0].id, payload, "ann", 1))
-    with pytest.raises(ExecutionError, match="has an answer or a signal that its log has not taken in"):
+    with pytest.raises(ExecutionError, match="has received an answer or a signal that is not in its log yet"):
         source.run_of(waiting.id).export(file, move=True)
     assert (source.store.record(waiting.id).status, source.store.leases()) == ("waiting", [])
 
@@ -208,7 +208,7 @@ def test_a_message_that_arrives_between_the_check_and_the_move_is_not_lost(store
     waiting = source.start("pays").wait(20)
     message = MESSAGES[kind](waiting)
     attempts = before_the_move(store, lambda: other.post(message))
-    with pytest.raises(ExecutionError, match="has an answer or a signal that its log has not taken in"):
+    with pytest.raises(ExecutionError, match="has received an answer or a signal that is not in its log yet"):
         source.run_of(waiting.id).export(file, move=True)
     assert len(attempts) == 1
     assert not file.exists()
@@ -249,7 +249,7 @@ def test_who_answers_while_an_execution_moves_continues_it(stores, file, calls):
             thread.submit(elsewhere.answer, question.id, "yes", waiting.id).result(20)
 
     before_the_move(store, answer)
-    with pytest.raises(ExecutionError, match="has an answer or a signal that its log has not taken in"):
+    with pytest.raises(ExecutionError, match="has received an answer or a signal that is not in its log yet"):
         source.run_of(waiting.id).export(file, move=True)
     assert becomes(lambda: store.record(waiting.id).status == "completed")
     assert calls == ["paid", "shipped"]
@@ -285,7 +285,7 @@ def test_who_sends_a_message_directly_after_the_move_is_told(stores, file, calls
     waiting = source.start("pays").wait(20)
     elsewhere = environment(PAYS, actions=[calls.action()], store=other)
     move_before_posting(source, other, waiting, file)
-    with pytest.raises(ExecutionError, match=f"{waiting.id} has meanwhile ended as moved, without the {kind}"):
+    with pytest.raises(ExecutionError, match=f"{waiting.id} was moved before the {kind} arrived"):
         SENDS[kind](elsewhere, waiting.id, waiting.open_questions[0].id)
     assert store.inbox(waiting.id) == []
     target = world(calls)
@@ -426,7 +426,9 @@ def test_what_has_arrived_does_not_arrive_again(source, waiting, file, calls, co
         assert finish(there, arrived).status == "completed"
     status = arrived.refresh().status if continues else "waiting"
     before = list(calls)
-    with pytest.raises(StoreError, match=f"holds it already, as {status}: it continues once. Nothing was imported"):
+    with pytest.raises(
+        StoreError, match=f"already holds it as {status}, and it can continue only once. Nothing was imported"
+    ):
         there.open(file, as_fork=as_fork, keep=True)
     assert ([record.execution_id for record in there.store.records()], calls) == ([waiting.id], before)
 
@@ -435,7 +437,7 @@ def test_what_was_imported_as_a_fork_does_not_arrive_as_itself_as_well(source, w
     source.run_of(waiting.id).export(file, move=True)
     there = world(calls)
     fork = there.open(file, as_fork=True, keep=True)
-    with pytest.raises(StoreError, match=f"holds {fork.id}, which was made of it: both would continue"):
+    with pytest.raises(StoreError, match=f"holds {fork.id}, which was created from it, so both would continue"):
         there.open(file, keep=True)
     assert finish(there, fork).status == "completed"
 

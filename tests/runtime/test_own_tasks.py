@@ -81,7 +81,7 @@ def test_the_clock_has_no_place_inside_a_task():
     async def clocks(ctx):
         return await asyncio.gather(ctx.now(), ctx.random())
 
-    assert "ctx.now() is made in a task of its own" in start("clocks").error
+    assert "ctx.now() runs in a separate task" in start("clocks").error
 
 
 def test_what_the_function_began_and_left_is_stopped_with_it():

@@ -123,7 +123,7 @@ def test_a_process_that_dies_leaves_the_outcome_of_its_call_unknown_and_no_other
     (question,) = execution.wait(30).open_questions
     assert question.kind == "outcome_unknown"
     assert 'step "die_once" may or may not have taken effect: its process' in question.message
-    assert "was ended by SIGKILL, as when memory runs out" in question.message
+    assert "was ended by SIGKILL, for example because memory ran out" in question.message
     assert [e.data.result for e in execution.history() if e.event_type == "operation_completed"] == ["alive"]
 
 

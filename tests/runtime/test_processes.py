@@ -143,13 +143,13 @@ def test_what_cannot_travel_is_named_with_what_to_do():
         return lock.locked()
 
     closed = called(look)
-    assert "its code, or something that it uses, cannot be pickled: cannot pickle '_thread.lock' object" in closed.error
+    assert "its code, or an object that it uses, cannot be pickled: cannot pickle '_thread.lock' object" in closed.error
 
     def make():
         return threading.Lock()
 
     returned = called(make)
-    assert "the result of make (lock) cannot come back from its process" in returned.error
+    assert "the result of make (lock) cannot be sent back from its process" in returned.error
     for execution in (closed, returned):
         assert 'let it run in a thread: executor="thread"' in execution.error
         assert failed_of(execution).error_names[0] == "UnpicklableError"

@@ -176,5 +176,5 @@ def test_logs_keep_the_names_and_units_that_attributes_of_errors_had_first(error
 
 @pytest.mark.parametrize("name", ["execution_id", "interrupt_id"])
 def test_a_former_attribute_of_an_error_is_named_with_the_present_one(name):
-    with pytest.raises(AttributeError, match=f"has no '{name}' any more; write {errors.RENAMED[name]}"):
+    with pytest.raises(AttributeError, match=f"no longer has '{name}'; write {errors.RENAMED[name]}"):
         getattr(errors.ExecutionPausedError("exec_1"), name)

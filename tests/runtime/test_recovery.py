@@ -53,7 +53,7 @@ def test_each_attempt_waits_longer_than_the_one_before(made):
     world._clock.time = NOW + pause - 1
     if made:
         with pytest.raises(
-            ExecutionError, match=f"resumed {made} times automatically and made no progress; it is tried"
+            ExecutionError, match=f"resumed {made} times automatically and made no progress. The next attempt is"
         ):
             world.queues.recover(name)
     world._clock.time = NOW + pause

@@ -219,7 +219,7 @@ def test_what_runs_here_already_is_returned_as_it_is_unless_its_bounds_are_to_ch
     execution = world.start("w")
     assert gate.reached.wait(20)
     resumed = world.run_of(execution.id).resume()
-    with pytest.raises(ExecutionError, match="is running in this process already; wait for it or cancel it"):
+    with pytest.raises(ExecutionError, match="is already running in this process; wait for it or cancel it"):
         world.run_of(execution.id).resume({"max_llm_calls": 3})
     gate.opened.set()
     assert resumed.wait(20).status == "completed"

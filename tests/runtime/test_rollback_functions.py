@@ -66,7 +66,7 @@ def test_what_one_def_has_made_twice_is_refused_before_anything_is_done():
 
     execution = journey(booking("hotel"), booking("flight")).start("trip").wait(20)
     assert (execution.status, told) == ("failed", [])
-    assert "could be either" in execution.state.error
+    assert "is ambiguous. Define" in execution.state.error
 
 
 def test_a_method_of_another_object_is_refused_likewise():
@@ -76,7 +76,7 @@ def test_a_method_of_another_object_is_refused_likewise():
 
     first = step(name="first", rollback=Hotel().cancel)(lambda: 1)
     second = step(name="second", rollback=Hotel().cancel)(lambda: 2)
-    assert "could be either" in journey(first, second).start("trip").wait(20).state.error
+    assert "is ambiguous. Define" in journey(first, second).start("trip").wait(20).state.error
 
 
 def test_a_cell_that_is_run_again_takes_the_place_of_the_earlier():
@@ -129,10 +129,10 @@ def test_another_function_of_that_name_is_not_taken():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (lambda result: result, "has no name by which a later process would find it"),
-        (functools.partial(print, "x"), "has no name by which a later process would find it"),
-        ("cancel", "rollback is a function, not 'cancel' (.*without quotes)"),
-        (5, "rollback is a function, not 5"),
+        (lambda result: result, "a later process needs a name to find it"),
+        (functools.partial(print, "x"), "a later process needs a name to find it"),
+        ("cancel", "rollback must be a function, not 'cancel' (.*without quotes)"),
+        (5, "rollback must be a function, not 5"),
     ],
     ids=["lambda", "partial", "text", "number"],
 )

@@ -315,7 +315,7 @@ def test_what_nobody_is_asked_about_is_named_at_the_end():
     execution = environment(both).start("both").wait(20)
     assert execution.status == "failed"
     assert "ValueError: no room" in execution.state.error
-    assert "nobody knows whether it took effect: a call of both" in execution.state.error
+    assert "it is unknown whether it took effect: a call of both" in execution.state.error
 
 
 @pytest.mark.parametrize("side_by_side", [False, True])
@@ -515,7 +515,7 @@ def test_changed_code_that_waits_before_the_call_to_be_settled_fails(waits_for):
     with environment(changing, store=store) as after:
         ended = after.run_of(execution.id).cancel("enough").wait(20)
         assert (ended.status, told) == ("cancelled", ["unbook train"])
-        assert ended.error.endswith("since nobody knows whether it took effect: a call of changing")
+        assert ended.error.endswith("because it is unknown whether it took effect: a call of changing")
         (failed,) = [event.data for event in ended.history() if event.event_type == "step_failed"]
         assert "now asked for something else first" in failed.error
 

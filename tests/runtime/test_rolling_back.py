@@ -58,7 +58,7 @@ def test_what_was_rolled_back_cannot_go_on():
     travel = Travel()
     world = environment(trip(), actions=travel.actions())
     execution = world.start("trip").wait(20)
-    with pytest.raises(ExecutionError, match="has failed, and what it had done is rolled back; start a new one"):
+    with pytest.raises(ExecutionError, match="has failed, and its calls are rolled back; start a new one"):
         world.run_of(execution.id).resume()
 
 
@@ -150,7 +150,7 @@ def test_one_that_is_paused_while_it_is_undone_can_be_abandoned_and_its_end_says
     ended = world.run_of(execution.id).cancel("stop it").wait(20)
     assert (ended.status, ended.state.is_rolled_back) == ("cancelled", False)
     assert ended.state.error.startswith("stop it; not rolled back: ")
-    assert "train. Resume it, to have that undone" in ended.state.error
+    assert "train. Resume the run to roll that back" in ended.state.error
     world.run_of(execution.id).resume().wait(20)
     assert (execution.refresh().status, execution.state.is_rolled_back) == ("failed", True)
     assert sorted({*travel.told}) == sorted(ALL)

@@ -144,7 +144,7 @@ def test_what_is_no_duration_is_refused_with_what_to_write(duration):
     async def waiter(ctx):
         await ctx.wait_signal("go", within=duration)
 
-    expected = "must be a number of seconds, a timedelta, or a text such as '5 min', not"
+    expected = "must be a number of seconds, a timedelta, or a string such as '5 min', not"
     for name, call in (("sleeper", "ctx.sleep() "), ("waiter", "within of ctx.wait_signal() ")):
         execution = environment().start(name).wait(20)
         assert (execution.status, call + expected in execution.error) == ("failed", True)

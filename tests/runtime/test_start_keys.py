@@ -32,7 +32,7 @@ def test_a_key_belongs_to_one_workflow():
     other, calls = Workflow("other", [Step("a", action="note", parameters={"value": 2})]), Calls()
     world = environment(NOTING, other, actions=[calls.action()])
     first = world.start("w", key="order 7").wait(20)
-    told = f"'order 7' belongs to execution {first.id} of workflow 'w' already, and workflow 'other' was to be started"
+    told = f"'order 7' belongs to execution {first.id} of workflow 'w' already, but you tried to start workflow 'other'"
     with pytest.raises(StartKeyTakenError, match=told) as refused:
         world.start("other", key="order 7")
     assert (refused.value.run_id, refused.value.workflow, refused.value.wanted) == (first.id, "w", "other")
@@ -44,7 +44,7 @@ def test_a_copy_of_an_execution_does_not_take_the_key_of_another_workflow():
     world = environment(NOTING, other, actions=[calls.action()])
     first, second = world.start("w", key="order 7").wait(20), world.start("other").wait(20)
     assert world.run_of(first.id).fork(1, key="order 7") == first
-    with pytest.raises(StartKeyTakenError, match="and workflow 'other' was to be started"):
+    with pytest.raises(StartKeyTakenError, match="but you tried to start workflow 'other'"):
         world.run_of(second.id).fork(1, key="order 7")
 
 

@@ -275,7 +275,7 @@ def test_a_run_that_the_engine_has_not_begun_when_its_environment_is_closed_is_r
 def left_before_its_first_step(environment, run):
     driver, dependencies, stored = run._driver, environment.internals.control.dependencies, Future()
     ENGINE.call(lambda: (driver.begin(dependencies, stored), driver.leave()))
-    with pytest.raises(LeftError, match="or start it if nothing of it was stored"):
+    with pytest.raises(LeftError, match="or start it again if it was not stored"):
         stored.result(20)
 
 

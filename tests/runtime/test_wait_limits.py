@@ -28,7 +28,9 @@ def test_a_wait_refuses_what_is_no_number_of_seconds(timeout):
     rows = mapped(world, pd.DataFrame({"x": [1]}), double)
     with Worker(world) as worker:
         for wait in (execution.wait, rows.wait, worker.wait_until_idle):
-            with pytest.raises(SetupError, match="timeout must be a number of seconds, a timedelta, or a text such as"):
+            with pytest.raises(
+                SetupError, match="timeout must be a number of seconds, a timedelta, or a string such as"
+            ):
                 wait(timeout)
     assert execution.wait(math.inf).status == "waiting"
 

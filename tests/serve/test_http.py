@@ -29,7 +29,7 @@ def test_this_machine_needs_no_token(host):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org"])
 def test_other_machines_need_one(host):
-    with pytest.raises(SetupError, match="anybody could run these workflows: give a --token"):
+    with pytest.raises(SetupError, match="anyone there could run these workflows: pass a --token"):
         require_token(host, None)
     with pytest.raises(SetupError, match="has 5 characters"):
         require_token(host, "short")
@@ -39,7 +39,7 @@ def test_other_machines_need_one(host):
 def test_an_address_has_a_host_and_a_port():
     assert address_of("[::1]:80") == ("::1", 80)
     for wrong in ("8000", ":80", "host:", "host:99999", "host:http"):
-        with pytest.raises(SetupError, match="is no address: write HOST:PORT"):
+        with pytest.raises(SetupError, match="is not an address: write HOST:PORT"):
             address_of(wrong)
 
 

@@ -52,9 +52,13 @@ def boss(**more):
         ([boss(tools=[send, maker()])], SetupError, r"boss has two tools called send: .*\.send and .*maker\.<locals>"),
         ([boss(tools=[far])], DefinitionError, '(?s)agent boss.*tool "far" cannot be shown to a model'),
         ([boss(tools=[odd])], DefinitionError, '(?s)agent boss.*tool "odd" cannot be shown to a model'),
-        ([boss(model="opena:gpt-6")], SetupError, "agent boss: no provider .*'opena'.*did you mean openai:gpt-6"),
-        ([boss(model="acme:m")], SetupError, "agent boss: no provider .*'acme'.*such as openai:m"),
-        ([boss(model="recorded:exec_none")], SetupError, "agent boss: recorded:exec_none names a run that is not"),
+        (
+            [boss(model="opena:gpt-6")],
+            SetupError,
+            "agent boss: there is no model provider .*'opena'.*did you mean openai:gpt-6",
+        ),
+        ([boss(model="acme:m")], SetupError, "agent boss: there is no model provider .*'acme'.*such as openai:m"),
+        ([boss(model="recorded:exec_none")], SetupError, "agent boss: recorded:exec_none names a run that does not"),
         (
             [boss(subordinates=["worker"]), Agent("worker", tools=["serve"])],
             NotFoundError,
@@ -63,7 +67,7 @@ def boss(**more):
         (
             [boss(subordinates=["worker"]), Agent("worker", model="opena:gpt-6")],
             SetupError,
-            "agent worker: no provider",
+            "agent worker: there is no model provider",
         ),
     ],
 )

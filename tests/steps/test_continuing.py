@@ -58,7 +58,7 @@ def test_the_chain_reads_as_one(world):
     assert (
         list(frames(world.store, where={"chain": ids[0], "status": "completed"}).executions["execution_id"]) == ids[2:]
     )
-    with pytest.raises(SetupError, match="chain must be a text, not 7"):
+    with pytest.raises(SetupError, match="chain must be a string, not 7"):
         frames(world.store, where={"chain": 7})
     with pytest.raises(NotFoundError):
         len(frames(world.store, where={"chain": "exec_none"}).executions)
@@ -87,7 +87,7 @@ def test_another_path_that_is_on_its_way_is_told(world):
     ]
     failed = world.start(Workflow("two", steps)).wait(20)
     assert failed.status == "failed"
-    assert "while other paths are on their way; join them before this step" in failed.error
+    assert "while other paths are running; join them before this step" in failed.error
     assert failed.chain == [failed.id]
 
 

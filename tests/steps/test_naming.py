@@ -84,7 +84,7 @@ def test_what_undoes_an_item_knows_nothing_of_all_of_them():
       Each: {Items: [1], As: item}
       Rollback: {Action: Print, Parameters: {a: $(state.all)}}
     """)
-    assert "state.all is not there yet" in found
+    assert "state.all is not set yet" in found
 
 
 def test_a_variable_that_only_a_later_step_sets_is_not_there_yet():
@@ -94,8 +94,8 @@ def test_a_variable_that_only_a_later_step_sets_is_not_there_yet():
     - {Name: c, Script: "1", Store: late}
     """
     assert told(steps) == [
-        "cell:3:29: state.late is not there yet: step 'c' sets it, after 'a' (move the step up)",
-        "cell:4:29: state.b is not there yet: it is the result of this step (take it in a later step)",
+        "cell:3:29: state.late is not set yet: step 'c' sets it, after 'a' (move the step up)",
+        "cell:4:29: state.b is not set yet: it is the result of this step (use it in a later step)",
     ]
 
 

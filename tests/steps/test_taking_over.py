@@ -201,7 +201,11 @@ def test_secrets_in_differences_are_not_in_the_log(environment, monkeypatch):
 
 @pytest.mark.parametrize(
     ("parameters", "told"),
-    [({"Paths": "calc.py"}, "are a list"), ({"Ask": "no"}, "true or false"), ({"Path": []}, "has no parameter Path")],
+    [
+        ({"Paths": "calc.py"}, ("must be a list")),
+        ({"Ask": "no"}, "true or false"),
+        ({"Path": []}, "has no parameter Path"),
+    ],
 )
 def test_a_wrong_parameter_is_told(environment, parameters, told):
     assert told in changing(environment, CHANGES, **parameters).wait().error
@@ -211,7 +215,7 @@ def test_a_workspace_that_is_no_copy_has_nothing_to_take_over(environment):
     environment.add_workspace(WorkspaceDefinition("bare"))
     steps = [Step("take", action="Workspace.Apply", workspace="bare")]
     environment.add_workflow(Workflow("w", steps))
-    assert "it is no copy of a folder" in environment.start("w").wait().error
+    assert "it is not a copy of a folder" in environment.start("w").wait().error
 
 
 # --- workflow functions, and functions of a person's own ------------------------------------------------------------
@@ -299,4 +303,4 @@ def test_a_function_that_works_in_a_workspace_stays_in_this_process(environment)
         await mark()
 
     environment.add_workflow(elsewhere)
-    assert "lives in this process only (workspace)" in environment.start("elsewhere").wait().error
+    assert "exists only in this process (workspace)" in environment.start("elsewhere").wait().error

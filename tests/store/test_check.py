@@ -257,8 +257,8 @@ def test_a_question_that_is_not_noted_is_found(written):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ("UPDATE questions SET is_over = 1", f"question q of execution {TWO} is not listed as what"),
-        ("UPDATE messages SET untaken = 0", "message 1 is not listed as what"),
+        ("UPDATE questions SET is_over = 1", f"question q of execution {TWO} is not listed with"),
+        ("UPDATE messages SET untaken = 0", "message 1 is not listed with its current state"),
         ("INSERT INTO tags (tag, began, key) VALUES ('other', 1, 2)", f"execution {TWO} is not listed under the tags"),
     ],
 )
@@ -304,9 +304,9 @@ UNGRAMMATICAL = {
     "event 3 (operation_completed): call op ends without having begun": [MAIN, RETURN],
     "event 5 (operation_completed): call op ends without having begun": [MAIN, CALL, RETURN, RETURN],
     "event 3 (interrupt_resolved): question q was never asked": [MAIN, ANSWER],
-    "event 5 (interrupt_resolved): question q is settled already": [MAIN, ASK, ANSWER, ANSWER],
-    "event 4 (interrupt_raised): question q is open already": [MAIN, ASK, ASK],
-    "event 4 (path_branched): path main-1 begins a second time": [MAIN, BRANCH, BRANCH],
+    "event 5 (interrupt_resolved): question q is already closed": [MAIN, ASK, ANSWER, ANSWER],
+    "event 4 (interrupt_raised): question q is already open": [MAIN, ASK, ASK],
+    "event 4 (path_branched): path main-1 starts a second time": [MAIN, BRANCH, BRANCH],
     "event 4 (step_started): path main has ended": [
         MAIN,
         (catalog.PathCompleted("a"), "main", ""),

@@ -214,7 +214,7 @@ def test_a_store_with_messages_of_its_own_takes_no_others(path):
         other = event(1, log(1)[0].data, "exec_other", path="")
         target.append("exec_other", [other], 0)
         target.post(answer(execution="exec_other"))
-        with pytest.raises(StoreError, match=r"messages of its own; choose an empty store"):
+        with pytest.raises(StoreError, match=r"other messages; choose an empty store"):
             copy(source, target)
 
 

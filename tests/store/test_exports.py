@@ -129,7 +129,7 @@ def refusals(lines, other):
         "line 2: this line, or its place": [lines[0], changed(lines[1], hash="0" * 32), *lines[2:]],
         "line 1: this line, or its place": [changed(lines[0], workflow="other"), *lines[1:]],
         f"line {end}: this line, or its place": [*lines[:-1], changed(lines[-1], status="failed")],
-        f"line {end + 1}: nothing was expected after the end line": [*lines, *other],
+        f"line {end + 1}: unexpected line after the end line": [*lines, *other],
         "line 5: a second header, where event 4 was expected": [*lines[:4], *other],
         "line 4: this line, or its place": [*lines[:3], changed(other[3], sequence=3)],
         "line 3: an event is a JSON object": [*lines[:2], b"[1]"],
@@ -230,7 +230,7 @@ def test_what_moves_here_is_not_renamed(store):
 def test_events_that_make_no_sense_together_become_no_fork(store):
     odd = [*log(2, TWO), event(3, catalog.PathCompleted("step"), TWO, path="nowhere")]
     found = replace(read_lines(exported(store, TWO)), events=odd)
-    with pytest.raises(InvalidEventError, match=r"its state cannot be rebuilt: .* as a picture"):
+    with pytest.raises(InvalidEventError, match=r"its state cannot be rebuilt: .* as a read-only snapshot"):
         import_(found, store, as_fork=True)
 
 

@@ -118,9 +118,9 @@ def bad_files(lines):
         "line 2: timestamp is required": [lines[0], edited(lines[1], timestamp="")],
         "line 2: not an event: Invalid isoformat": [lines[0], edited(lines[1], timestamp="yesterday")],
         "line 2: .*offset-naive": [lines[0], edited(lines[1], timestamp="2025-06-01T10:00:00")],
-        "line 2: sequence must be a whole number of 64 bits, got text": [lines[0], edited(lines[1], sequence="2")],
-        "line 2: id must be text, got a whole number": [lines[0], edited(lines[1], id=7)],
-        "line 2: sequence must be a whole number of 64 bits, got a number": [lines[0], edited(lines[1], sequence=2.0)],
+        "line 2: sequence must be an integer of 64 bits, got text": [lines[0], edited(lines[1], sequence="2")],
+        "line 2: id must be text, got an integer": [lines[0], edited(lines[1], id=7)],
+        "line 2: sequence must be an integer of 64 bits, got a number": [lines[0], edited(lines[1], sequence=2.0)],
         "line 1: execution_started: data validation failed": [edited(lines[0], data={"workflow_name": ""})],
         "holds no events": [b"", b" "],
     }
@@ -141,12 +141,12 @@ def test_an_event_of_a_newer_version_is_named_with_its_line(lines):
 
 WRONG = [
     (1, {"inputs": ["Ada"]}, "line 1: execution_started: inputs must be a mapping, got a list"),
-    (1, {"workflow_name": 7}, "line 1: execution_started: workflow_name must be text, got a whole number"),
+    (1, {"workflow_name": 7}, "line 1: execution_started: workflow_name must be text, got an integer"),
     (1, {"fingerprint": True}, "line 1: execution_started: fingerprint must be text or null, got true or false"),
     (1, {"definition": {"name": "w", "steps": 5}}, "line 1: execution_started: definition is not a workflow: "),
     (2, {"step_type": {"a": 1}}, "line 2: step_started: step_type must be text, got a mapping"),
     (3, {"output": None}, "line 3: step_completed: output must be text, got null"),
-    (5, {"usage": {"requests": "1"}}, "usage.requests must be a whole number of 64 bits, got text"),
+    (5, {"usage": {"requests": "1"}}, "usage.requests must be an integer of 64 bits, got text"),
 ]
 
 

@@ -121,7 +121,7 @@ def test_what_is_left_checks_clean(store):
 
 @pytest.mark.parametrize("status", ["running", "waiting", "done"])
 def test_what_has_not_ended_cannot_be_deleted(store, status):
-    with pytest.raises(NotFoundError, match=f"only what has ended can be deleted, not '{status}'"):
+    with pytest.raises(NotFoundError, match=f"only executions that have ended can be deleted, not '{status}'"):
         gc(store, statuses=[status])
 
 

@@ -97,7 +97,7 @@ def test_a_record_inside_another_is_found(written):
         f" FROM events WHERE {PLACE} 4",
     )
     damages, sound = found(written)
-    assert damages == [(5, "event 5 is there twice")]
+    assert damages == [(5, "event 5 occurs twice")]
     assert sound == 4
 
 

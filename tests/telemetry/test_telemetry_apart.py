@@ -39,7 +39,7 @@ def test_what_takes_spans_slowly_keeps_nobody_waiting_for_long(monkeypatch, capl
 
     told_by(Telemetry([Slow()]))
     go_on.set()
-    assert "it was not told within 0.05 seconds, as what takes the spans is slow" in caplog.text
+    assert "they were not accepted within 0.05 seconds, because the span processor is slow" in caplog.text
 
 
 def test_a_collector_that_does_not_answer_keeps_nobody_waiting_for_long(monkeypatch, caplog):
@@ -61,7 +61,7 @@ def test_what_raises_is_named_once_and_others_are_told_all(caplog):
     told_by(Telemetry([Raises(), SimpleSpanProcessor(exporter)]))
     assert len(exporter.get_finished_spans()) == 7
     first, second = [record.getMessage() for record in caplog.records]
-    assert "lacks what it refuses; this is said once" in first
+    assert "refused some data, which is missing there; this warning appears once" in first
     assert second == "telemetry may lack the end: to send what was reported failed: ValueError: not that either"
 
 
@@ -102,7 +102,7 @@ def test_the_address_of_a_collector_may_be_given():
 
 @pytest.mark.parametrize("given", [3, "collector:4318", ["http://collector:4318"]])
 def test_what_is_no_telemetry_is_refused(given):
-    with pytest.raises(SetupError, match="telemetry is True, False, the address of a collector"):
+    with pytest.raises(SetupError, match="telemetry must be True, False, the address of a collector"):
         Environment(store="memory:", telemetry=given)
 
 

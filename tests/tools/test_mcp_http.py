@@ -266,7 +266,7 @@ def test_an_answer_that_is_compressed_is_refused(run, plain, client):
     plain.way = "compressed"
     outcome = run(client().call("go", {}))
     assert outcome.is_error
-    assert "the server sent a compressed answer, which it was not asked for" in outcome.content
+    assert "the server sent a compressed answer, which was not requested" in outcome.content
     sent = {name.lower(): value for name, value in plain.heard[-1].items()}
     assert sent["accept-encoding"] == "identity"
 

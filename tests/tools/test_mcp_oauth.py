@@ -90,7 +90,7 @@ def authority():
 def browse(address):
     """Do what a browser does whose person says yes: go where it is sent."""
     with urlopen(address) as page:
-        return "You may close this page" in page.read().decode()
+        return "You can close this page" in page.read().decode()
 
 
 @pytest.fixture
@@ -125,14 +125,17 @@ def test_a_person_gives_leave_once_and_the_token_is_kept_sealed(authority, redir
     (asked,) = authority.consents
     assert (asked["redirect_uri"], asked["code_challenge_method"], asked["client_id"]) == (redirect, "S256", "c-1")
     assert b"9876543210" not in path.read_bytes()
-    assert [text.partition(";")[0] for text in logs()] == ["MCP server far asks for your leave"]
+    assert [text.partition(";")[0] for text in logs()] == ["MCP server far asks for your permission"]
     for secret in ("at-9876543210", "rt-9876543210", "code-0123456789"):
         assert secret not in shared().text(f"it said {secret}")
 
 
 def test_leave_that_is_not_given_fails_the_call(authority, redirect):
     authority.refuses = "access_denied"
-    with environment() as here, pytest.raises(ServerError, match="no leave was given in the browser: access_denied"):
+    with (
+        environment() as here,
+        pytest.raises(ServerError, match=("permission was not given in the browser: access_denied")),
+    ):
         called(guarded(authority, here, redirect))
 
 
@@ -201,7 +204,7 @@ def test_a_token_file_that_is_none_is_named(run, client, tmp_path):  # noqa: F81
 def test_what_would_weaken_it_is_refused():
     for wrong, message in [
         (lambda: OAuthDefinition(pkce_enabled=False), "PKCEEnabled: false is refused"),
-        (lambda: TokenStoreDefinition("keychain"), "tokens cannot be kept in a keychain"),
+        (lambda: TokenStoreDefinition("keychain"), "tokens cannot be stored in a keychain"),
         (lambda: TokenStoreDefinition("file"), "needs a Path"),
     ]:
         with pytest.raises(DefinitionError, match=message):

@@ -51,7 +51,7 @@ def test_actions_scripts_and_tools_read_them_and_the_log_has_what_they_read(here
 
 
 def test_content_is_no_place_for_what_takes_long(here):
-    assert "an MCP server cannot be read here" in here.start("told").wait(60).error
+    assert "MCP servers are not available here" in here.start("told").wait(60).error
 
 
 def test_what_cannot_be_read_is_said(here):

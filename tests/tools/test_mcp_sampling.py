@@ -120,7 +120,7 @@ def test_a_call_asks_only_so_much(monkeypatch):
         execution = here.start("ask").wait(60)
         assert execution.variables == {"said": "done"}, execution.error
         # The first question is answered. The second is answered with an error of the protocol, which the tool raises.
-        message = "MCP call_tool failed for server good: more than 1 things in one call"
+        message = "MCP call_tool failed for server good: more than 1 questions in one call"
         assert results(execution) == {"tool-1-call-1-1": {"message": message, "kind": "tool_failed"}}
         samples = [operation for operation in started(execution) if operation.key.startswith("sample-")]
         assert [operation.parameters["prompt"] for operation in samples] == ["Why?"]
@@ -130,6 +130,6 @@ def test_a_call_asks_only_so_much(monkeypatch):
 def test_an_agent_with_tools_is_refused_before_a_server_is_asked():
     with world("ponder", thinker=Agent("thinker", model=ScriptedModel(["x"]), tools=["read_document"])) as here:
         failed = here.start("ask").wait(60)
-        assert "agent thinker answers what MCP server good asks of a model, but has tools" in failed.error
+        assert "agent thinker answers the model requests of MCP server good, but has tools" in failed.error
     with world("ponder", sampling="nobody") as here:
         assert "nobody" in here.start("ask").wait(60).error

@@ -180,7 +180,7 @@ def test_an_answer_that_is_none_is_an_error_for_the_model(run, serve, way, text)
     ("way", "cause"),
     [
         ("floods", "it sent more than 1000 notifications between two answers"),
-        ("garbage", "more than 100 of its messages were no JSON-RPC; it must print nothing else"),
+        ("garbage", "more than 100 of its messages were not JSON-RPC; it must print nothing else"),
         ("dies", "the connection ended (it ended with code 3)"),
     ],
 )

@@ -248,7 +248,7 @@ def test_a_server_that_always_wants_to_be_called_again_is_not(monkeypatch):
     with world([{"call": {"stalls": {}}}, "done"], defined("good.py", name="good")) as here:
         execution = here.start("ask").wait(60)
         assert execution.variables == {"said": "done"}
-        assert "the server good asks more than 3 things in one call" in str(execution.requests[-1].messages)
+        assert "the server good asks more than 3 questions in one call" in str(execution.requests[-1].messages)
         assert list(results(execution)) == ["tool-1-call-1-1", *(f"tool-1-call-1-1#{n}" for n in (2, 3, 4))]
 
 

@@ -63,8 +63,8 @@ def test_a_model_sees_what_each_argument_is(folder, name):
         ("read_file", {"MAXSIZE": "3"}, "option MAXSIZE of tool read_file must be an integer from 0 to"),
         ("read_file", {"max_size": True}, "must be an integer from 0 to"),
         ("fetch", {"timeout": -1}, "must be a number of seconds from 0 to"),
-        ("write_file", {"AllowList": [1]}, r"must be a list of texts, not \[1\]"),
-        ("text_editor", {"Name": 3}, "must be a text, not 3"),
+        ("write_file", {"AllowList": [1]}, r"must be a list of strings, not \[1\]"),
+        ("text_editor", {"Name": 3}, "must be a string, not 3"),
         ("write_document", {"x": 3}, "it has none"),
     ],
 )

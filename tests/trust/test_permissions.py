@@ -338,7 +338,7 @@ def test_a_definition_cannot_ask_less(folder, how, logs):
         ["Run write_file?"],
         False,
     )
-    assert any("the definition would ask less than a person allows" in line for line in logs())
+    assert any("the definition lowers the approval settings" in line for line in logs())
     run = ran(RELAXED[how], "approvals")
     assert (run.status, (folder / "notes.md").read_text()) == ("completed", "changed")
 
@@ -374,7 +374,9 @@ def test_changes_of_a_copy_are_applied_after_a_question_only(folder):
     steps = acting("Workspace.Write", {"InPlace": False}, Path="notes.md", Content="changed")
     steps["Workflows"][0]["Steps"].append({"Name": "t", "Action": "Workspace.Apply", "Parameters": {"Ask": False}})
     run = ran(steps)
-    assert [question.question for question in run.open_questions] == ["Which of these files are to be taken over?"]
+    assert [question.question for question in run.open_questions] == [
+        "Which of these files should be applied to the folder?"
+    ]
     assert (folder / "notes.md").read_text() == "as it was"
     assert ran(steps, "approvals").status == "completed"
     assert (folder / "notes.md").read_text() == "changed"

@@ -63,7 +63,7 @@ def test_an_answer_that_is_sent_again_is_done_once_and_acknowledged_again():
 
 @pytest.mark.parametrize(
     ("fault", "told"),
-    [(ExecutionError("it was answered already"), "it was answered already"), (ValueError("bad"), "ValueError: bad")],
+    [(ExecutionError("it was already answered"), "it was already answered"), (ValueError("bad"), "ValueError: bad")],
 )
 def test_a_refusal_says_why(fault, told):
     desk = Desk(fault)

@@ -107,7 +107,7 @@ def test_messages_of_a_view_are_answered_and_troubles_told():
     missing = reply_of(positions, {"type": "state", "view": "v", "sequence": 9})
     assert (missing["state"], missing["error"]) == (
         None,
-        "there is no position 9: the log has 5 events; take one from 0 on",
+        "there is no position 9: the log has 5 events; choose 0 to 5",
     )
     assert reply_of(positions, {"type": "event", "view": "v", "sequence": 0})["event"] is None
     assert reply_of(positions, {"type": "strange"}) is None

@@ -159,7 +159,7 @@ def test_a_single_request_is_a_conversation_too():
 @pytest.mark.parametrize("span", [-1, 0, 3, 99])
 def test_what_is_no_conversation_is_said_to_be_none(feed, span):
     assert "no conversation" in checked(feed.conversation("v", span, 0), Conversation)["error"]
-    assert "is no request" in checked(feed.sent("v", span), Sent)["error"]
+    assert "is not a request" in checked(feed.sent("v", span), Sent)["error"]
 
 
 def test_all_that_was_sent_with_a_request_is_told_on_demand(feed):

@@ -95,7 +95,7 @@ def test_a_list_of_records_shows_its_head_as_well():
 
 def test_a_frame_that_cannot_be_shown_says_why():
     frame = pd.DataFrame([[1, 2]], columns=["a", "a"])
-    assert "several columns of one name" in views_of(rows=frame)["rows"]["text"]
+    assert "several columns with the same name" in views_of(rows=frame)["rows"]["text"]
 
 
 def test_a_table_that_is_too_large_is_not_opened(monkeypatch):

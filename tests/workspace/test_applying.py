@@ -304,7 +304,7 @@ def test_what_a_person_has_changed_after_the_kill_stays(tmp_path):
     assert made == ["folder-to-file/in/it", "folder-to-file/in", "changed0", "changed1"]
     (case.place / "changed0").write_text("mine")  # written before the kill
     (case.place / "private").write_text("mine too")  # not written yet
-    with pytest.raises(SnapshotError, match=r"has changed meanwhile: changed0, private; nothing was written"):
+    with pytest.raises(SnapshotError, match=r"has changed in the meantime: changed0, private; nothing was written"):
         case.carry_out()
     assert ((case.place / "changed0").read_text(), (case.place / "private").read_text()) == ("mine", "mine too")
     assert (case.place / "changed1").read_text() == "old 1\n"

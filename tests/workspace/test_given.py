@@ -28,21 +28,23 @@ def enter(workspace):
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_one_text_is_not_taken_for_a_list_of_its_letters(tmp_path, name):
-    with pytest.raises(TypeError, match=rf"{name} must be a list, not one text: write \['abc'\]"):
+    with pytest.raises(TypeError, match=rf"{name} must be a list, not a string: write \['abc'\]"):
         TEXTS[name](tmp_path, "abc")
 
 
 @pytest.mark.parametrize("key", ["exclude", "packages", "hosts"])
 def test_nor_is_one_of_a_definition(key):
     kind = {"exclude": "local", "packages": "virtualenv", "hosts": "docker"}[key]
-    with pytest.raises(DefinitionError, match=f"{key.capitalize()} of workspace app is one text: 'abc'"):
+    with pytest.raises(
+        DefinitionError, match=f"{key.capitalize()} of workspace app must be a list, not the string 'abc'"
+    ):
         WorkspaceDefinition("app", kind=kind, image="i" if kind == "docker" else None, **{key: "abc"})
 
 
 def test_nor_are_the_arguments_of_a_process(tmp_path):
     async def spawn():
         async with LocalWorkspace(tmp_path) as workspace:
-            with pytest.raises(TypeError, match=r"args must be a list, not one text: write \['-l'\]"):
+            with pytest.raises(TypeError, match=r"args must be a list, not a string: write \['-l'\]"):
                 await process_manager(workspace).spawn("ls", "-l")
             return process_manager(workspace).list()
 
@@ -69,9 +71,9 @@ def test_nor_by_one_of_a_definition(limits):
 
 
 def test_a_folder_that_is_not_there_is_named_and_not_made(tmp_path):
-    with pytest.raises(WorkspaceGoneError, match=r"allowed folder .*/gone of a workspace is not there"):
+    with pytest.raises(WorkspaceGoneError, match=r"allowed folder .*/gone of a workspace does not exist"):
         enter(LocalWorkspace(tmp_path, allowed_paths=[tmp_path / "gone"]))
-    with pytest.raises(WorkspaceGoneError, match=r"/gone is not there, which a container is to have"):
+    with pytest.raises(WorkspaceGoneError, match=r"/gone does not exist, but the container needs it"):
         enter(DockerWorkspace(tmp_path, image="i", mounts={str(tmp_path / "gone"): "/x"}))
     assert not (tmp_path / "gone").exists()
 
@@ -82,5 +84,5 @@ def test_a_network_that_is_not_there_is_named(make):
 
 
 def test_a_folder_for_what_is_passing_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(WorkspaceGoneError, match=r"tmp_base_dir .*none of a workspace is not there: make it first"):
+    with pytest.raises(WorkspaceGoneError, match=r"tmp_base_dir .*none of a workspace does not exist: create it first"):
         enter(LocalWorkspace(tmp_path, tmp_base_dir=tmp_path / "none"))

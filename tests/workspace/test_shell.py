@@ -89,11 +89,11 @@ def test_what_no_program_can_be_handed_is_said_and_is_no_kill(shell, command, en
 @pytest.mark.parametrize(
     ("command", "env", "told"),
     [
-        (3, {}, "a command is a text or a list of texts, not 3"),
+        (3, {}, "a command must be a string or a list of strings, not 3"),
         (b"ls", {}, "not b'ls'"),
-        (["head", "-c", 5], {}, "a word of a command must be a text, not 5"),
-        ("true", {"PORT": 8080}, "the variable 'PORT' of a command must be a text, not a int"),
-        ("true", {"TOKEN": None}, "must be a text, not a NoneType"),
+        (["head", "-c", 5], {}, "a word of a command must be a string, not 5"),
+        ("true", {"PORT": 8080}, "the variable 'PORT' of a command must be a string, not a int"),
+        ("true", {"TOKEN": None}, "must be a string, not a NoneType"),
     ],
     ids=["number", "bytes", "word", "variable", "none"],
 )

@@ -157,8 +157,8 @@ class Arrow(Recorded):
         cells = math.prod(self.shape)
         if cells > MOST_CELLS:
             raise ValueError(
-                f"is a {self.summary()}, and scripts take at most {MOST_CELLS:,} cells; give it whole to an action, "
-                "or make what the script needs in a step before"
+                f"is a {self.summary()}, but scripts take at most {MOST_CELLS:,} cells; pass it to an action, or "
+                "reduce it in an earlier step"
             )
         return _module_of(self.kind).rows(self.to_python())
 
@@ -212,7 +212,7 @@ def _open_checked(kind: str, make: Callable[[], Any]) -> Any:
         return make()
     # Errors of the libraries for content that they did not write (tests/events/test_shapes.py).
     except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
-        raise UnopenableValueError(kind, f"its content is not as it was recorded: {error}") from error
+        raise UnopenableValueError(kind, f"its content differs from the recorded content: {error}") from error
 
 
 def _module_of(kind: str) -> Any:

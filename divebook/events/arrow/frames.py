@@ -149,7 +149,9 @@ def rows(value: Any) -> Any:
         return [plain_scalar(cell) for cell in value.tolist()]
     labels = [str(label) for label in value.columns]
     if len(set(labels)) < len(labels):
-        raise ValueError("has several columns of one name, which records cannot have; rename them in a step before")
+        raise ValueError(
+            "has several columns with the same name, which records cannot have; rename them in an earlier step"
+        )
     # By position, and column by column: iterating over rows would convert the values of a row to one common type.
     columns = [rows(value.iloc[:, at]) for at in range(len(labels))]
     return [dict(zip(labels, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -59,7 +59,7 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {}
     for at, name in enumerate(map(str, names)):
         if name in columns:
-            raise StepError(f"Rows takes a frame whose columns have names of their own; two are called {name!r}")
+            raise StepError(f"Rows takes a frame whose columns have different names; two are called {name!r}")
         column = frame.iloc[:, at] if isinstance(frame, pd.DataFrame) else frame[name]
         to_list = getattr(column, "to_pylist", None) or column.to_list  # pyarrow has to_pylist
         columns[name] = to_list()
@@ -99,7 +99,9 @@ def frame_of(ended: Sequence[EndedRow]) -> pd.DataFrame:
     return pd.DataFrame(data, index=[at for at, *_ in ended])
 
 
-_ERROR_COLUMN_TAKEN = f"StepError: it gave a column {ERROR!r}, which says why a row failed: give it another name"
+_ERROR_COLUMN_TAKEN = (
+    f"StepError: its result has a column {ERROR!r}, a name that is reserved for row errors: rename the column"
+)
 
 
 def _by_column(value: Any) -> Mapping[str, Any]:
@@ -253,7 +255,7 @@ def _as_pandas(frame: Any) -> pd.DataFrame:
     other = next((row for row in frame if not isinstance(row, Mapping)), None) if isinstance(frame, list) else None
     description = f"a {type(frame).__name__}" + ("" if other is None else f" with {type(other).__name__} in it")
     raise StepError(
-        f"Rows takes a DataFrame, an Arrow table or a list of mappings, not {description}; make one of it: "
+        f"Rows takes a DataFrame, an Arrow table or a list of mappings, not {description}; convert it: "
         "pandas.DataFrame({'text': ...})"
     )
 

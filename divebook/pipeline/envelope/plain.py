@@ -280,7 +280,7 @@ class PlainReading:
         return text if text is UNREADABLE else kind.read(text)
 
     def _text(self, value: Any, path: str) -> Any:
-        return str(value) if isinstance(value, str) else self.refuse(path, value, "a text")
+        return str(value) if isinstance(value, str) else self.refuse(path, value, "a string")
 
     def _flag(self, value: Any, path: str) -> Any:
         return value if isinstance(value, bool) else self.refuse(path, value, "true or false")
@@ -292,9 +292,9 @@ class PlainReading:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         if not isinstance(value, float) or not math.isfinite(value):
-            return self.refuse(path, value, "a whole number")
+            return self.refuse(path, value, "an integer")
         if not value.is_integer():
-            self.refuse(path, value, "a whole number")
+            self.refuse(path, value, "an integer")
         return int(value)
 
     def _amount(self, value: Any, path: str) -> Any:
@@ -348,7 +348,7 @@ class PlainReading:
         result = {}
         for key, item in value.items():
             if not isinstance(key, str):
-                self.refuse(f"key of {path}", key, "a text")
+                self.refuse(f"key of {path}", key, "a string")
             elif (entry := self.read(kind, item, f"{path}.{key}")) is not UNREADABLE:
                 result[str(key)] = entry
         return result

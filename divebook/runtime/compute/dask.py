@@ -80,7 +80,9 @@ class DaskCluster:
             )
         if not isinstance(cluster, str) and cluster.asynchronous:
             kind = type(cluster).__name__
-            raise SetupError(f"this {kind} is asynchronous, and shares its loop: give an ordinary one, or its address")
+            raise SetupError(
+                f"this {kind} is asynchronous and shares its event loop: pass a synchronous one, or its address"
+            )
         self._cluster_or_address = cluster
         self._keep = keep
         self._options = {"resources": dict(resources or {}), "priority": priority}
@@ -171,15 +173,15 @@ class DaskCluster:
         if is_client(self._cluster_or_address):
             if self._cluster_or_address.status in {"closed", "closing"}:
                 raise StepError(
-                    f"{label} was not called: its Client of Dask is closed; make another environment with a new one"
+                    f"{label} was not called: its Dask client is closed; create another environment with a new client"
                 )
             return self._cluster_or_address
         try:
             return Client(self._cluster_or_address, timeout=CONNECT_SECONDS, set_as_default=False, name="divebook")
         except OSError as error:
             raise StepError(
-                f"{label} was not called: no scheduler of Dask answers at {self._cluster_or_address}: {error}. Start "
-                "one (dask scheduler), or look whether the address is right"
+                f"{label} was not called: no Dask scheduler answers at {self._cluster_or_address}: {error}. Start one "
+                "(dask scheduler), or check the address"
             ) from None  # a TimeoutError as cause would mean that the call may have started
 
     def _fit(self, threads: int) -> None:
@@ -370,14 +372,13 @@ class _Connection:
             if options["resources"]:
                 await self._require(task.label, options["resources"])
         except (ImportError, OSError) as error:
-            message = f"{task.label} was not called: the cluster at {self.client.scheduler.address} does not take it"
-            way_on = "its scheduler and workers need divebook as it is here, and to be reached"
+            message = f"{task.label} was not called: the cluster at {self.client.scheduler.address} refused it"
+            way_on = "its scheduler and workers must be reachable and need the same divebook as this process"
             raise StepError(f"{message}: {type(error).__name__}: {error}; {way_on}") from None  # no cause, as above
         outcome = await self._run(task, call, options)
         if outcome is None:
             raise _LostError(
-                f"{task.label} may or may not have taken effect: it was begun by a worker of the cluster that was lost "
-                "since, or its result was"
+                f"{task.label} may or may not have taken effect: the worker that started it was lost, or its result was"
             )
         return outcome
 
@@ -694,8 +695,8 @@ class Pool:
             if is_cut or not submitted.cancelled():
                 raise
             raise StepError(
-                f"{task.label} was not called: {type(self._executor).__name__} was shut down while it waited there "
-                "(shutdown(cancel_futures=True)); resume it with another executor"
+                f"{task.label} was not called: {type(self._executor).__name__} was shut down while the call waited in "
+                "it (shutdown(cancel_futures=True)); resume with another executor"
             ) from None
         return outcome if self.shares_memory else unpickle_result(outcome)
 
@@ -789,8 +790,8 @@ class Executors:
             # The pool references the executor, so its id is not used again meanwhile.
             return self._pools.setdefault(id(executor), Pool(cast("ExecutorSource", executor)))
         raise SetupError(
-            f"an executor is a name ({', '.join(self.names)}), a concurrent.futures.Executor or a function that makes "
-            f"one without arguments, or a Dask client, cluster or address, not {executor!r}"
+            f"an executor must be a name ({', '.join(self.names)}), a concurrent.futures.Executor, a function without "
+            f"arguments that returns one, or a Dask client, cluster or address, not {executor!r}"
         )
 
     def _cluster(self, cluster: Any) -> DaskCluster:
@@ -817,7 +818,7 @@ class Executors:
             return self._processes
         if name not in self._by_name:
             if _PLACE.fullmatch(name):
-                raise SetupError(f"{name!r} is no executor: the address of a scheduler of Dask is tcp://HOST:PORT")
+                raise SetupError(f"{name!r} is not an executor: the address of a Dask scheduler is tcp://HOST:PORT")
             raise NotFoundError("executor", name, self.names)
         return self._by_name[name]
 

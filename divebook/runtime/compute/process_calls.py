@@ -128,7 +128,9 @@ def make_pickled_call(call: bytes) -> bytes:
     try:
         return _pickle((result, None))
     except Exception as error:  # noqa: BLE001 - pickling of user classes may raise anything
-        message = f"the result of {label} ({type(result).__name__}) cannot come back from its process: {error}. Return"
+        message = (
+            f"the result of {label} ({type(result).__name__}) cannot be sent back from its process: {error}. Return"
+        )
         # The call has returned, so it took effect. A description of the lost result travels with the error.
         from divebook.runtime.clock import mark_lost
 
@@ -324,10 +326,13 @@ def _unpicklable_error(
     for name, value in arguments.items():
         if not _is_picklable(value):
             reason = f"its argument {name!r} ({type(value).__name__}) cannot be pickled: {error}"
-            way_on = "Give it what can be (plain data, a path, a URL) and open the rest inside the function"
+            way_on = (
+                "Pass an argument that can be pickled (plain data, a path, a URL), and open the rest inside the "
+                "function"
+            )
             return UnpicklableError(f"{label} cannot run in another process: {reason}. {way_on}, {_HERE}")
-    reason = f"its code, or something that it uses, cannot be pickled: {error}"
-    way_on = "Make what it uses inside the function, or in a module that it imports"
+    reason = f"its code, or an object that it uses, cannot be pickled: {error}"
+    way_on = "Create the objects that it uses inside the function, or in a module that it imports"
     return UnpicklableError(f"{label} cannot run in another process: {reason}. {way_on}, {_HERE}")
 
 

@@ -142,7 +142,7 @@ class Processes:
                     return worker
                 self._all.discard(worker)
             if not self.close.alive:
-                raise ExecutionError("its pool of processes is closed, with its environment; resume it in an open one")
+                raise ExecutionError("its process pool was closed with its environment; resume in an open environment")
             worker = _Worker()
             self._all.add(worker)
             return worker
@@ -180,7 +180,7 @@ class _Job:
         with self._lock:
             # Checked under the lock: `give_up` either finds the worker and kills it, or is found here.
             if self.is_given_up:
-                raise EOFError("it was given up before it began")
+                raise EOFError("it was cancelled before it started")
             self._worker = worker
         try:
             return worker.ask(call)
@@ -347,7 +347,7 @@ def _exit_text(code: int | None) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    why = ", as when memory runs out" if name == "SIGKILL" else ""
+    why = ", for example because memory ran out" if name == "SIGKILL" else ""
     return f"was ended by {name}{why}"
 
 
@@ -364,4 +364,4 @@ def _hand_on(kind: bytes, payload: bytes) -> None:
         elif kind == LOGGED:
             hand_on(logging.makeLogRecord(message))
     except Exception as error:  # noqa: BLE001 - a user's stream or handler may be closed or broken
-        _log.debug("what a process printed or logged is lost: %s: %s", type(error).__name__, error)
+        _log.debug("output or log records of a process are lost: %s: %s", type(error).__name__, error)

@@ -562,9 +562,9 @@ def _parse_with_libpq(url: str, rest: str) -> dict[str, Any]:
     except (psycopg.Error, ValueError):  # which may hold a part of the password
         pass
     raise SetupError(
-        f"{cut_short(url)} is no URL of a database; write postgresql://user:password@host:port/database?setting=value, "
-        "and in a password, or a value, each character but letters and digits as %XX: / as %2F, @ as %40, # as %23, "
-        "? as %3F, a space as %20. Or leave the password to PGPASSWORD or ~/.pgpass"
+        f"{cut_short(url)} is not a database URL; write postgresql://user:password@host:port/database?setting=value, "
+        "and in a password, or a value, each character but letters and digits as %XX: / as %2F, @ as %40, # as %23, ? "
+        "as %3F, a space as %20. Or leave the password to PGPASSWORD or ~/.pgpass"
     )
 
 
@@ -603,7 +603,7 @@ def translate(error: psycopg.Error, location: str) -> StoreError:
     # libpq reports a broken connection without a code.
     if code.startswith(_LOST) or (not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)):
         return ConnectionLostError(
-            f"{location} is out of reach: {message}. Check the server; what waits goes on with it"
+            f"{location} is out of reach: {message}. Check the server; waiting runs continue when it is back"
         )
     return StoreError(f"{location}: {message}")
 
@@ -633,8 +633,8 @@ def outage(error: ReadOnlyStoreError, location: str) -> StoreBusyError | None:
         return None
     message = _message_of(cause)
     return StoreBusyError(
-        f"nothing can be written to {location} at present: {message}. What waits goes on once it can be written to "
-        "again, or another server in its place"
+        f"nothing can be written to {location} at present: {message}. Waiting runs continue when it, or a server that "
+        "replaces it, is writable again"
     )
 
 

@@ -33,8 +33,8 @@ BUSY_SECONDS = 5.0
 _SYNCHRONOUS: dict[Durability, str] = {"full": "FULL", "relaxed": "NORMAL"}
 _CHECKPOINT_PAGES = 4000  # 16 MB of WAL; a fifth more events per second than with SQLite's 1000
 _CORRUPT = (
-    "{0} is damaged: {1}. Keep a copy of the file, then save what is readable with "
-    "`sqlite3 FILE .recover | sqlite3 NEW`, or go on with another store"
+    "{0} is damaged: {1}. Keep a copy of the file, then save what is readable with `sqlite3 FILE .recover | sqlite3 "
+    "NEW`, or continue with another store"
 )
 _FAULTS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreBusyError, "{0} is locked: another process has been writing for too long. Try again"),

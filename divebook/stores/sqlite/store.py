@@ -621,8 +621,8 @@ class OpenFile:
     def replaced_error(self) -> StoreError:
         """Return the error for a store whose file was deleted or replaced while the store was open."""
         return StoreError(
-            f"{self.path} was deleted or replaced while it was open; nothing more is written. Put the file back, or "
-            "open the path anew to go on with another file"
+            f"{self.path} was deleted or replaced while it was open; nothing more is written. Restore the file, or "
+            "open the path again to continue with another file"
         )
 
 

@@ -248,7 +248,7 @@ def find_message_faults(connection: sqlite3.Connection) -> list[str]:
     """
     damaged = [message.damage for message in load_new_messages(connection, 0) if not message.is_sound]
     strays = [number for (number,) in connection.execute(_STRAY).fetchall()]
-    return damaged + [f"message {number} is not listed as what its execution has made of it" for number in strays]
+    return damaged + [f"message {number} is not listed with its current state" for number in strays]
 
 
 def mark_messages_taken(cursor: sqlite3.Cursor, key: int, last_taken: int) -> None:
@@ -368,7 +368,7 @@ def claimable(connection: sqlite3.Connection | sqlite3.Cursor, claim: Claim, mom
 def find_queue_faults(connection: sqlite3.Connection) -> list[str]:
     """Return descriptions of queue entries that should not exist, because their execution has ended."""
     return [
-        f"execution {execution_id} has ended, and is still in a queue"
+        f"execution {execution_id} has ended, but is still in a queue"
         for (execution_id,) in connection.execute(_STRAY_QUEUE_ROWS).fetchall()
     ]
 
@@ -415,7 +415,7 @@ def find_question_faults(connection: sqlite3.Connection) -> list[str]:
     has ended.
     """
     return [
-        f"question {question_id} of execution {execution_id} is not listed as what its execution has made of it"
+        f"question {question_id} of execution {execution_id} is not listed with its current state"
         for question_id, execution_id in connection.execute(_STRAY_QUESTIONS).fetchall()
     ]
 
@@ -582,7 +582,7 @@ def delete_tags(cursor: sqlite3.Cursor, key: int) -> None:
 def find_list_faults(connection: sqlite3.Connection) -> list[str]:
     """Return descriptions of executions whose tags in their row differ from those in the table of tags."""
     strays = [execution_id for (execution_id,) in connection.execute(_STRAY_LIST_ROWS).fetchall()]
-    return [f"execution {execution_id} is not listed under the tags that its row has" for execution_id in strays]
+    return [f"execution {execution_id} is not listed under the tags in its row" for execution_id in strays]
 
 
 # --- checkpoints and summaries ---

@@ -288,7 +288,7 @@ def _offered_tool(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | 
     )
     problem = _problem_of(offered)
     if problem:
-        _log.warning("tool %r of MCP server %s is left out: %s", tool.name[:100], definition.name, problem)
+        _log.warning("tool %r of MCP server %s is skipped: %s", tool.name[:100], definition.name, problem)
         return None
     return offered
 
@@ -373,7 +373,7 @@ async def read(client: Client, server: str, address: str) -> Document:
     """
     result = await client.session.read_resource(address, allow_input_required=True)
     if isinstance(result, InputRequiredResult):
-        raise RefusedError("it asks a person something first, and nobody can be asked while a document is read")
+        raise RefusedError("it asks a person something first, but a person cannot be asked while a document is read")
     if not result.contents:
         raise RefusedError(f"not found: resource {address} is empty")
     return document_of(server, result.contents)

@@ -522,7 +522,7 @@ class _ServerMessages:
             # A response shows progress. Only a stream of notifications between two responses is suspicious.
             self._notifications = 0
         if self._malformed > MOST_MALFORMED:
-            self._end(f"more than {MOST_MALFORMED} of its messages were no JSON-RPC; it must print nothing else")
+            self._end(f"more than {MOST_MALFORMED} of its messages were not JSON-RPC; it must print nothing else")
         if self._notifications > MOST_NOTIFICATIONS:
             self._end(f"it sent more than {MOST_NOTIFICATIONS} notifications between two answers")
 
@@ -677,7 +677,7 @@ async def _over_http(
             status.status = response.status_code if response.is_error else 0
             status.text = f"HTTP {status.status}{_ADVICE.get(status.status, '')}" if status.status else ""
         if "content-encoding" in response.headers:  # a small answer would become one that fills our memory
-            response.stream = _LimitedBody(response.stream, 0, "a compressed answer, which it was not asked for")
+            response.stream = _LimitedBody(response.stream, 0, "a compressed answer, which was not requested")
         elif not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = _LimitedBody(response.stream, LARGEST, f"an answer of more than {LARGEST} bytes")
 

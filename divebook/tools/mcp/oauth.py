@@ -36,8 +36,8 @@ _SHOWN = 200
 """Maximum number of characters of foreign text, such as an address or an error, in an error message."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _REPLIES = {
-    True: ("200 OK", "divebook has heard it. You may close this page."),
-    False: ("404 Not Found", "Nobody has asked for this page."),
+    True: ("200 OK", "divebook received the answer. You can close this page."),
+    False: ("404 Not Found", "This page does not exist."),
 }
 NO_LOCAL_REDIRECT: Final = (
     "a new token needs a browser, which comes back to {}: write a RedirectURI of this machine with a port, such as "
@@ -75,7 +75,7 @@ class Consent:
         redirect_url = self._redirect
         # A page without encryption is safe only on this machine.
         if page.scheme != "https" and not (page.scheme == "http" and page.hostname in _LOOPBACK):
-            raise OAuthFlowError(f"the page on which it asks for leave is not https: {address[:_SHOWN]}")
+            raise OAuthFlowError(f"its authorization page is not https: {address[:_SHOWN]}")
         # The browser must be redirected to this process, so the address must be local and name the port.
         if redirect_url.scheme != "http" or redirect_url.hostname not in _LOOPBACK or redirect_url.port is None:
             raise OAuthFlowError(NO_LOCAL_REDIRECT.format(redirect_url.geturl()))
@@ -90,7 +90,7 @@ class Consent:
                 "which the server knows"
             ) from error
         async with listener:
-            _log.warning("MCP server %s asks for your leave; if no browser opens, open %s", self._server, address)
+            _log.warning("MCP server %s asks for your permission; if no browser opens, open %s", self._server, address)
             # In a thread, because starting a browser may block. A cancelled sign-in does not wait for it.
             await anyio.to_thread.run_sync(webbrowser.open, address, abandon_on_cancel=True)
             self._parameters = await _in_time(redirect)
@@ -102,7 +102,7 @@ class Consent:
         parameters = self._parameters
         if "code" not in parameters:
             raise OAuthFlowError(
-                f"no leave was given in the browser: {parameters.get('error', 'it says nothing')[:_SHOWN]}"
+                f"permission was not given in the browser: {parameters.get('error', 'it says nothing')[:_SHOWN]}"
             )
         # The code can be exchanged for tokens, so it must not appear in logs.
         shared().know(parameters["code"])
@@ -133,7 +133,7 @@ class Consent:
                 await writer.drain()
         # Any program on this machine may connect and send anything. The sign-in continues to wait.
         except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-            _log.debug("what came was no request of a browser: %s", error)
+            _log.debug("received something other than a browser request: %s", error)
         finally:
             writer.close()
 
@@ -154,7 +154,7 @@ async def _in_time(redirect: asyncio.Future[dict[str, str]]) -> dict[str, str]:
         async with asyncio.timeout(PATIENCE):
             return await redirect
     except TimeoutError as error:
-        raise OAuthFlowError(f"nobody gave leave in the browser within {PATIENCE:g} seconds") from error
+        raise OAuthFlowError(f"permission was not given in the browser within {PATIENCE:g} seconds") from error
 
 
 REDIRECT = "http://localhost:8085/oauth/callback"

@@ -109,9 +109,9 @@ class DockerWorkspace(LocalWorkspace):
         _require(bool(image or container), "a workspace in a container needs an image or a container")
         is_new = container is None
         _require((is_new and not keep) or not allow, "only a new container that is not kept can have hosts allowed")
-        _require(user is None or not allow, "hosts are allowed for this process's user only: leave out user")
-        _require(network != "none" or not ports, "ports are published of a container with a network: name one")
-        _require(not options.get("allowed_paths"), "a container sees its one folder only: leave out allowed_paths")
+        _require(user is None or not allow, "hosts can be allowed only for this process's user: remove user")
+        _require(network != "none" or not ports, "a container needs a network to publish ports: name one")
+        _require(not options.get("allowed_paths"), "a container sees only its one folder: remove allowed_paths")
         # The folder of temporary files is mounted too, for this user only. An existing container cannot mount it.
         options["enable_tmp_dir"] = options.get("enable_tmp_dir", True) and is_new and not keep and user is None
         super().__init__(default_path, **options)
@@ -189,7 +189,7 @@ class DockerWorkspace(LocalWorkspace):
     def _require_mounts(self) -> None:
         for folder in self._plan.mounts:  # the engine would create a missing one, for its own user
             if not os.path.exists(folder):
-                raise WorkspaceGoneError(f"{folder} is not there, which a container is to have: make it first")
+                raise WorkspaceGoneError(f"{folder} does not exist, but the container needs it: create it first")
 
     async def _container_for(self, mounts: Mapping[str, str]) -> str:
         """Return the id of the container in which commands run. It is the container that the caller named, or else a
@@ -210,7 +210,9 @@ class DockerWorkspace(LocalWorkspace):
         """
         result = await self.shell.execute(egress.command)
         if result.exit_code:
-            reason = f"the image {self._plan.image} cannot open the way to its hosts, which needs Python"
+            reason = (
+                f"the image {self._plan.image} cannot reach its allowed hosts, because that needs Python in the image"
+            )
             raise ContainerError(f"{reason}: {result.stderr.strip()}")
 
     def _all_secrets(self) -> Mapping[str, str]:

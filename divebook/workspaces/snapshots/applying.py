@@ -75,9 +75,9 @@ class Applied:
         how
             Command by which a person requests a file that was left out, with ``{}`` for its path.
         """
-        there = f"; so already: {', '.join(self.there)}" if self.there else ""
+        there = f"; already there: {', '.join(self.there)}" if self.there else ""
         left_out = left_out_text(self.left_out, how)
-        text = f"taken over into {folder}: {', '.join(self.written) or 'nothing'}{there}"
+        text = f"applied to {folder}: {', '.join(self.written) or 'nothing'}{there}"
         return f"{text}. {left_out}" if left_out else text
 
 
@@ -127,8 +127,8 @@ def apply_changes(
                 conflicts.append(shown_path(change.path))
         if conflicts:
             raise SnapshotError(
-                f"{root.path} has changed meanwhile: {', '.join(conflicts)}; nothing was written. Leave those files "
-                "out, or put back what they were"
+                f"{root.path} has changed in the meantime: {', '.join(conflicts)}; nothing was written. Leave those "
+                "files out, or restore their old content"
             )
         require_open_folders(root, _paths_of(work), CHANGE_FOLDER)
         writer.write(_targets(work), get)

@@ -81,7 +81,7 @@ class FailingInstructions(Simple):
 
     async def get_context_instructions(self) -> str:
         """Fail."""
-        raise RuntimeError("nothing to say")
+        raise RuntimeError("no description")
 
 
 class Toolset(Simple):

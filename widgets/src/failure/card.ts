@@ -13,9 +13,9 @@ import { type EditedLine, editsSince } from "./edits";
 
 const HANDLED = {
   "": "",
-  skipped: "The run went on without this item.",
-  kept: "The run went on; the error stands in the place of the result.",
-  caught: "The run went on at the step that catches this.",
+  skipped: "The run continued without this item.",
+  kept: "The run continued; the result of this item is its error.",
+  caught: "The run continued at the step that catches this error.",
 } as const;
 
 const SIGNS = { same: "", removed: "−", added: "+" } as const;
@@ -33,7 +33,7 @@ export function card(failure: FailureView, reusedText: string, model: Model, roo
     ["Where", where(failure, model)],
     ["Arguments", failure.arguments.length > 0 && argumentList(failure.arguments)],
     ["Then", HANDLED[failure.handled]],
-    ["Kept", reusedText !== "" && `${reusedText}, safe in the log. Nothing of it is paid again.`],
+    ["Kept", reusedText !== "" && `${reusedText}, safe in the log. You do not pay for them again.`],
   ];
   const facts = rows.flatMap(([name, value]) => (value === false || value === "" ? [] : [h("dt", {}, name), h("dd", {}, value)]));
   return [h("dl", {}, ...facts), h("div", { class: "code" }, ...source(failure, root), ...traceback(failure))];

@@ -87,7 +87,7 @@ export class FileSelection {
     const leftOut = (this.#workspace?.files.length ?? 0) - count;
     setText(this.#button, `Take over ${plural(count, "file")}`);
     setText(this.#counts, leftOut > 0 ? `${count} approved, ${leftOut} left out` : "");
-    this.#button.title = `Writes them into ${this.#workspace?.folder ?? ""}, all or none; what has changed there meanwhile stays`;
+    this.#button.title = `Writes them into ${this.#workspace?.folder ?? ""}, all or none. Files that changed there in the meantime are kept`;
     this.#button.disabled = count === 0 || this.#isAsking || this.model.connected === "detached";
   }
 

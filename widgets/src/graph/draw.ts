@@ -26,7 +26,7 @@ export const WORDS: Record<StepStatus, string> = {
   completed: "completed",
   failed: "failed",
   cancelled: "cancelled",
-  caught: "failed, went on elsewhere",
+  caught: "failed, continued elsewhere",
 };
 /** Display names of step types, if they differ from the type. */
 const TYPES: Record<string, string> = { interrupt: "question" };

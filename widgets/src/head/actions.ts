@@ -14,7 +14,7 @@ export function actions(model: Model, connection: Pick<Connection, "control">, s
   const names = Object.keys(LABELS) as Command[];
   const buttons = new Map(names.map((name) => [name, button(LABELS[name], () => { press(name); }, { class: "db-button" })]));
   const questionText = h("span");
-  const keepRunning = button("Go on", () => { setFolded(true); }, { class: "db-button" });
+  const keepRunning = button("Keep running", () => { setFolded(true); }, { class: "db-button" });
   const confirm = (): void => {
     setFolded(true);
     send("cancel");

@@ -82,7 +82,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
     const displayStatus = connectionStatus !== "" ? "paused" : displayStatusOf(model.header);
     setText(status, `${SIGNS[displayStatus] ?? ""} ${connectionStatus || displayStatus}`);
     status.dataset["status"] = displayStatus;
-    status.title = displayStatus === "asleep" ? "It goes on by itself: a bar in the timeline says what it waits for." : "";
+    status.title = displayStatus === "asleep" ? "It continues automatically. A bar in the timeline shows what it waits for." : "";
   }
 
   /** Show the header of the model. The numbers are updated at most every MIN_TICK milliseconds while the run is live. */

@@ -35,7 +35,7 @@ function render({ model: wire, el }: RenderProps): () => void {
   function show(): void {
     prompt.update([...state.questions.values()]);
     prompt.showStatus();
-    const more = state.hidden > 0 ? `${state.hidden.toLocaleString("en")} more open questions: answer these first` : "";
+    const more = state.hidden > 0 ? `${state.hidden.toLocaleString("en")} more open questions. Answer these first` : "";
     const empty = state.questions.size === 0 ? "No open question" : "";
     setText(notice, WORDS[state.connected] || more || empty);
   }

@@ -20,7 +20,7 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 export const anything: Check = () => undefined;
 
 export const text: Check = (value, where) => {
-  if (typeof value !== "string" || value.length > MAX_TEXT_LENGTH) refuse(where, "a text");
+  if (typeof value !== "string" || value.length > MAX_TEXT_LENGTH) refuse(where, "a string");
 };
 
 export const boolean: Check = (value, where) => {

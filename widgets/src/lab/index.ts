@@ -95,7 +95,7 @@ async function questions(): Promise<unknown> {
     addStyle();
     activateQuestions(app, tracker, { notices, actions: NotebookActions, widget: Widget }, bar, settings);
   };
-  return plugin(PLUGIN, "Tells of questions.", { requires: [INotebookTracker], optional: [IStatusBar, ISettingRegistry] }, activate);
+  return plugin(PLUGIN, "Shows notices of new questions.", { requires: [INotebookTracker], optional: [IStatusBar, ISettingRegistry] }, activate);
 }
 
 /** Return the plugin with the side panel. */

@@ -140,7 +140,7 @@ function messagesAt({ spans, members, conversations }: Recording, sequence: numb
   const requestedAt = spans.sequence[newestRow] ?? 0;
   const id = spans.id[newestRow] ?? -1;
   const conversation = conversations.find(({ requests }) => requests.some((request) => request.id === id));
-  if (conversation === undefined) throw new Error("What was said here is not in this file.");
+  if (conversation === undefined) throw new Error("The messages of this event are not in this file.");
   const responseEvents = (members[newestRow] ?? []).slice(1); // the first event is the request itself
   const isAnswered = responseEvents.some((event) => event <= sequence);
   return { asked: requestedAt, parts: messagesUpTo(conversation, id, isAnswered) };

@@ -116,7 +116,7 @@ export function recordedRun(packedRun: PackedRun, recording: Recording, load: Lo
 
 /** Return the time of saving if the run had not ended, the saved part of the run, and the place of its whole log. */
 function originText(packedRun: PackedRun, { sample, header: { ended_us: ended, now_us: now } }: Recording): string {
-  const asOf = ended === null ? `As it stood at ${moment(now)}; it may have gone on since. ` : "";
+  const asOf = ended === null ? `State at ${moment(now)}; the run may have continued since. ` : "";
   return asOf + (sample === "" ? "" : `${oneLine(sample, 200)}. The whole log is in ${oneLine(packedRun.store, 200)}. `);
 }
 
@@ -124,7 +124,7 @@ function originText(packedRun: PackedRun, { sample, header: { ended_us: ended, n
 function recordedConversation({ conversations }: Recording, id: number, last: number): Conversation {
   const conversation = conversations.find((candidate) => candidate.id === id);
   if (conversation !== undefined) return { ...conversation, last };
-  return { type: "conversation", view: "", id, last, agent: "", thread: "", requests: [], calls: [], error: "What was said here is not in this file." };
+  return { type: "conversation", view: "", id, last, agent: "", thread: "", requests: [], calls: [], error: "The messages of this event are not in this file." };
 }
 
 /** Return the events of an operation, as far as the recording contains them. */
@@ -136,7 +136,7 @@ async function details(host: RecordedHost, sequences: number[], id: number): Pro
 
 /** Return the line to type in order to continue the run, if a kernel and the store are available. */
 function resumeHint({ next }: PackedRun): Node[] {
-  return next === "" ? [] : [document.createTextNode("To look again or go on: "), h("code", {}, oneLine(next, 200))];
+  return next === "" ? [] : [document.createTextNode("To show it again or continue: "), h("code", {}, oneLine(next, 200))];
 }
 
 /** Return the declared outputs. Older recordings without outputs show the variables here, because they have no pane for variables. */

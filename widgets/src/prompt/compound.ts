@@ -200,7 +200,7 @@ function withoutTitle(schema: Schema): Schema {
   return { ...schema, title: undefined };
 }
 
-const TYPE_WORDS: Record<string, string> = { string: "Text", integer: "Whole number", number: "Number", boolean: "Yes or no", array: "List", object: "Details" };
+const TYPE_WORDS: Record<string, string> = { string: "Text", integer: "Integer", number: "Number", boolean: "Yes or no", array: "List", object: "Details" };
 
 function variantTitle(schema: Schema, index: number): string {
   const type = TYPE_WORDS[text(schema["type"])] ?? `Kind ${index + 1}`;

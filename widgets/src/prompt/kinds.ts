@@ -208,7 +208,7 @@ function boundForm({ data }: Question, draft: Draft): AnswerForm {
   return {
     parts: [usage, form.element],
     actions: [
-      { label: "Raise and go on", sign: "▲", response: raise, isDefault: true },
+      { label: "Raise and continue", sign: "▲", response: raise, isDefault: true },
       { label: "Stop", sign: "◼", response: () => ({ decision: STOP }) },
     ],
     draft: () => ({ to: form.value() }),
@@ -239,7 +239,7 @@ function changedAgentForm({ data }: Question): AnswerForm {
   const finish: Action = { label: "Finish as it began", sign: "→", response: () => ({ choice: FINISH }) };
   return {
     parts: [],
-    actions: [...(choices.includes(FINISH) ? [finish] : []), { label: "Begin anew", sign: "↻", response: () => ({ choice: ANEW }) }],
+    actions: [...(choices.includes(FINISH) ? [finish] : []), { label: "Start again", sign: "↻", response: () => ({ choice: ANEW }) }],
     draft: () => ({}),
     focus: () => undefined,
   };

@@ -15,7 +15,7 @@ const CHOICES: Record<string, Record<string, unknown> | undefined> = {
   "Allow them in every run for a day": { scope: RULE_FOR_ALL_RUNS, expires_in: 24 * HOUR },
   "Allow them in every run for 30 days": { scope: RULE_FOR_ALL_RUNS, expires_in: 30 * 24 * HOUR },
 };
-const HINT = "Such calls must have just these arguments. In a text * stands for anything without /, and ** for anything.";
+const HINT = "Only calls with exactly these arguments match. In strings, * matches anything except /, and ** matches anything.";
 
 /** Return the pattern that matches exactly this value. Values that would be read as a pattern are wrapped in `equals`. */
 export function exactly(value: unknown): unknown {

@@ -181,7 +181,7 @@ export function json(request: Request): Control {
   if (request.value instanceof InvalidJson) input.value = request.value.text; // a draft
   else if (!isBlank(request.value)) input.value = JSON.stringify(request.value, null, 2);
   growRows(input);
-  const kind = request.node.schema["type"] === "object" ? "A JSON object" : "JSON; a text goes in quotes";
+  const kind = request.node.schema["type"] === "object" ? "A JSON object" : "JSON; put strings in quotes";
   const description = text(request.node.schema["description"]) || kind;
   const frame = fieldFrame({ ...request, node: { ...request.node, schema: { ...request.node.schema, description } } }, input);
   const value = (): unknown => parseJson(input.value) ?? emptyValue(request);

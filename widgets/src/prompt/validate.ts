@@ -96,9 +96,9 @@ export function isEqual(one: unknown, other: unknown): boolean {
 }
 
 const TYPES: Record<string, [(value: unknown) => boolean, string]> = {
-  string: [(value) => typeof value === "string", "must be a text"],
+  string: [(value) => typeof value === "string", "must be text"],
   number: [(value) => Number.isFinite(value), "must be a number"],
-  integer: [(value) => Number.isInteger(value), "must be a whole number"],
+  integer: [(value) => Number.isInteger(value), "must be an integer"],
   boolean: [(value) => typeof value === "boolean", "must be yes or no"],
   array: [(value) => Array.isArray(value), "must be a list"],
   object: [isRecord, "must be a JSON object"],

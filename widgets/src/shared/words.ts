@@ -1,7 +1,7 @@
 // Display names of events and paths.
 
 const EVENT_NAMES: Record<string, string> = {
-  execution_continue_as_new: "run goes on as a new one",
+  execution_continue_as_new: "run continues as a new one",
   path_branched: "branches began",
   interrupt_raised: "question asked",
   interrupt_resolved: "question closed",

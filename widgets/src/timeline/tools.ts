@@ -102,7 +102,7 @@ export function followSwitch(model: Model, canvas: TimelineCanvas): { element: H
   const element = button("Follow", () => {
     canvas.viewport.follow();
     canvas.invalidate();
-  }, { class: "db-button", "aria-pressed": "true", title: "Go along with what is new" });
+  }, { class: "db-button", "aria-pressed": "true", title: "Follow new events" });
   const update = (): void => {
     element.hidden = model.isOver || model.header?.live === false;
     setAttribute(element, "aria-pressed", String(canvas.viewport.isFollowing));

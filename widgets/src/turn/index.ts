@@ -23,7 +23,7 @@ function conversationView(model: Model, host: Host): View {
   const conversations = new Conversations(model, host);
   const about = h("span", { class: "soft", hidden: true });
   const choice = h("select", { "aria-label": "Turn", onchange: () => { show(Number(choice.value)); } });
-  const times = h("span", { class: "soft", title: "How long calls ran, and how long nothing could go on before somebody answered" });
+  const times = h("span", { class: "soft", title: "How long calls ran, and how long the run waited for an answer" });
   const count = h("span", { class: "soft" });
   const frame = h("div", { class: "frame row", hidden: true });
   const asFrame: HTMLButtonElement = button("As a frame", () => { showFrame(); }, { class: "small quiet", "aria-expanded": "false" });

@@ -132,7 +132,7 @@ test("N and P go from failure to failure and choose its bar; a bar that is chose
 test("what the run went on from stands folded, until the run fails", () => {
   begin({ shown: [failure({ handled: "skipped" })] }, { status: "running", ways: [] });
   expect(find("details").hasAttribute("open")).toBe(false);
-  expect(root.textContent).toContain("The run went on without this item.");
+  expect(root.textContent).toContain("The run continued without this item.");
   expect(find(".todo").hidden).toBe(true);
   model.delta(delta([], { total: 3, failures: { total: 1, kept: "", shown: [failure()] }, header: { ...HEADER, status: "failed", ways: WAYS } }));
   expect(find("details").hasAttribute("open")).toBe(true);

@@ -83,7 +83,7 @@ test("a welcome of another view is not ours, and changes wait for the own one", 
 
 test("it says how many questions are not shown", () => {
   begin([asked("ask_1", "publish")], { hidden: 1200 });
-  expect(text()).toContain("1,200 more open questions: answer these first");
+  expect(text()).toContain("1,200 more open questions. Answer these first");
 });
 
 test("where the kernel is gone cards say how to go on, and send nothing", () => {

@@ -55,7 +55,7 @@ test("what the model had been told by then is put together of its conversation",
   expect(await told(5)).toEqual(["system Be brief.", "user How is Rome?", 'call {\n  "city": "Rome"\n}', "result rain"]);
   expect((await told(6)).at(-1)).toBe("assistant It rains.");
   recording.conversations = [];
-  await expect(host.messagesAt(2)).rejects.toThrow("What was said here is not in this file.");
+  await expect(host.messagesAt(2)).rejects.toThrow("The messages of this event are not in this file.");
 });
 
 test("what rows gave is there as it was saved, also by who did not say it, and nobody's links are", async () => {
@@ -207,6 +207,6 @@ test("a run that had not ended is shown like any other, with the time for which 
   const open = await repacked(({ header }) => { header.ended_us = null; header.now_us = Date.UTC(2026, 4, 1, 12, 30) * 1000; });
   const view = await savedRun({ ...open, status: "waiting", next: "%dive show exec_1" }, "", load);
   expect(view.element.querySelector(".db-header")).not.toBeNull();
-  expect(view.element.querySelector(".db-origin")?.textContent).toMatch(/^As it stood at .*:30.*; it may have gone on since\. To look again or go on: %dive show exec_1$/);
+  expect(view.element.querySelector(".db-origin")?.textContent).toMatch(/^State at .*:30.*; the run may have continued since\. To show it again or continue: %dive show exec_1$/);
   view.destroy();
 });

@@ -106,8 +106,8 @@ test("cancelling asks once more, and says what is kept", () => {
   begin({ header: { ...HEADER, progress: [step] } });
   const cancel = (): void => { buttonOf(page, "Cancel …").click(); };
   cancel();
-  expect(shown(".db-sure")).toBe("Cancel the run? 58 of 60 are kept.Cancel the runGo on");
-  expect(document.activeElement).toBe(buttonOf(page, "Go on"));
+  expect(shown(".db-sure")).toBe("Cancel the run? 58 of 60 are kept.Cancel the runKeep running");
+  expect(document.activeElement).toBe(buttonOf(page, "Keep running"));
   find(".db-sure").dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
   expect([find(".db-sure").hidden, document.activeElement]).toEqual([true, buttonOf(page, "Cancel …")]);
   expect(heard.some((message) => message.type === "control")).toBe(false);

@@ -81,7 +81,7 @@ const WRONG: [string, Schema, unknown, string][] = [
   ["minimum", { type: "integer", title: "N", minimum: 3 }, 2, "N must be at least 3."],
   ["maximum", { type: "integer", title: "N", maximum: 3 }, 4, "N must be at most 3."],
   ["exclusive bounds", { type: "number", title: "N", exclusiveMinimum: 0 }, 0, "N must be more than 0."],
-  ["a fraction", { type: "integer", title: "N" }, 1.5, "N must be a whole number."],
+  ["a fraction", { type: "integer", title: "N" }, 1.5, "N must be an integer."],
   ["steps", { type: "number", title: "N", multipleOf: 0.1 }, 0.25, "N must be a multiple of 0.1."],
   ["too large", { type: "integer", title: "N" }, 1e17, "N is too large to be sent exactly."],
   ["length", { type: "string", title: "T", minLength: 3 }, "ab", "T must have at least 3 characters."],

@@ -177,9 +177,9 @@ test("an answer is sent once; a refusal is shown and what was typed stays", asyn
   buttonOf(document.body, "Answer").click();
   expect(sent).toHaveLength(1);
   expect(document.querySelector(".status")?.textContent).toBe("Sending…");
-  settle({ accepted: false, text: "it was answered already by bob" });
+  settle({ accepted: false, text: "it was already answered by bob" });
   await vi.advanceTimersByTimeAsync(0);
-  expect(document.querySelector(".status")?.textContent).toBe("it was answered already by bob");
+  expect(document.querySelector(".status")?.textContent).toBe("it was already answered by bob");
   expect(document.querySelector("textarea")?.value).toBe("MIT");
   expect(buttonOf(document.body, "Answer").hasAttribute("aria-disabled")).toBe(false);
 });
