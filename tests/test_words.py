@@ -32,6 +32,7 @@ BANNED = {
 PATTERNS = {name: re.compile(rf"(?i)\b({pattern})\b") for name, (pattern, _) in BANNED.items()}
 
 EXEMPT = {
+    ("notebooks/project/history.md", ""): "entries of former versions, as they were published",
     ("divebook/replay/sameness.py", ""): "the wording of older versions, in which their logs are compared",
     ("divebook/agents/running_turn.py", "goes on"): "sent to models: a recorded request is compared with it",
     ("divebook/tools/file_tools.py", "X is no Y"): "sent to models: a recorded request is compared with it",
@@ -42,11 +43,11 @@ EXEMPT = {
 """Files and phrases, or "" for all phrases, that keep their wording, and why."""
 
 LIMITS = {
-    "README.md": 9,
-    "commands and their help": 3,
+    "README.md": 0,
+    "commands and their help": 0,
     "keys of definitions": 0,
     "messages": 0,
-    "notebooks": 124,
+    "notebooks": 82,
 }
 """The most places with banned phrases that each group may have today. They are lowered, never raised; the goal is 0."""
 

@@ -99,13 +99,16 @@ def typescript_texts(path: Path) -> Iterator[UserText]:
 
 
 def page_texts(path: Path) -> Iterator[UserText]:
-    """Yield the lines of a Markdown page, or of the Markdown cells of a notebook."""
+    """Yield the lines of a Markdown page, or of the Markdown cells of a notebook, without blocks of code."""
     file, source = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         cells = [cell["source"] for cell in json.loads(source)["cells"] if cell["cell_type"] == "markdown"]
         source = "\n\n".join("".join(cell) for cell in cells)
+    is_code = False
     for number, line in enumerate(source.splitlines(), 1):
-        if line.strip():
+        is_fence = line.lstrip().startswith("```")
+        is_code ^= is_fence
+        if line.strip() and not is_code and not is_fence:
             yield UserText(file, number, "page", line)
 
 

@@ -52,7 +52,7 @@ export function codeFor(run: string, results: ReadonlyMap<string, unknown>): str
 function typeOf(value: unknown): string {
   if (value === null) return "nothing (null)";
   if (Array.isArray(value)) return `a list of ${value.length}`;
-  return { string: "a text", number: "a number", boolean: "a boolean", object: "an object" }[typeof value as string] ?? "";
+  return { string: "a string", number: "a number", boolean: "a boolean", object: "an object" }[typeof value as string] ?? "";
 }
 
 /** Form with an input for each blocked call. It is folded to one button at first. */
