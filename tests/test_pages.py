@@ -77,9 +77,10 @@ def blocks_of(text):
 
 def pages():
     """Return the paths of the pages that are written by hand and have blocks."""
-    texts = {path: path.read_text(encoding="utf-8") for path in sorted(FOLDER.rglob("*.md"))}
+    paths = [ROOT / "README.md", *sorted(FOLDER.rglob("*.md"))]
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
     return [
-        path.relative_to(FOLDER).as_posix()
+        path.relative_to(ROOT).as_posix()
         for path, text in texts.items()
         if path.name not in GENERATED and not path.name.startswith("licence") and "```" in text
     ]
@@ -205,7 +206,7 @@ def notebook(bare_shell, folder, monkeypatch):
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", pages())
 def test_the_blocks_of_a_page_run(name, capsys, request):
-    blocks = blocks_of((FOLDER / name).read_text(encoding="utf-8"))
+    blocks = blocks_of((ROOT / name).read_text(encoding="utf-8"))
     has_cells = any(block.is_cell and block.reason is None for block in blocks)
     reader = Reader(name, capsys, request.getfixturevalue("notebook") if has_cells else None)
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
@@ -226,7 +227,7 @@ def options_of(line):
 
 @pytest.mark.parametrize("name", pages())
 def test_blocks_that_are_not_executed_are_valid(name):
-    for block in blocks_of((FOLDER / name).read_text(encoding="utf-8")):
+    for block in blocks_of((ROOT / name).read_text(encoding="utf-8")):
         if block.language == "python" and block.reason is not None:
             compile(block.code, f"{name}, line {block.line}", "exec", AWAIT)
         if block.code.startswith("%%dive\n") and block.reason is not None:
@@ -240,5 +241,5 @@ def test_blocks_that_are_not_executed_are_valid(name):
 @pytest.mark.parametrize("name", pages())
 def test_each_fence_is_a_block(name):
     """A fence in a list, or one that is not closed, would be a block that nothing executes."""
-    text = (FOLDER / name).read_text(encoding="utf-8")
+    text = (ROOT / name).read_text(encoding="utf-8")
     assert 2 * len(blocks_of(text)) == len(re.findall(r"^ *```", text, re.MULTILINE))
