@@ -23,6 +23,7 @@ from divebook.errors import NotFoundError
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+INSTALL = (ROOT / "notebooks" / "start" / "install.md").read_text(encoding="utf-8")
 COMMANDS = sorted(typer.main.get_command(app).commands)
 LIVE_ONLY = ("divebook.notebook",)
 """Whose examples may be skipped, since they need a live notebook."""
@@ -46,57 +47,42 @@ def modules():
 # --- the README ----------------------------------------------------------------------------------------------------
 
 
-def test_the_python_of_the_readme_prints_what_it_says(capsys):
-    code = "".join(blocks(README, "python"))
-    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
-    promised = re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
-    assert promised
-    assert capsys.readouterr().out.splitlines() == promised
-
-
-def test_the_cell_of_the_readme_defines_the_same_workflow_as_its_python():
-    (cell,) = blocks(README, "yaml")
-    names = {}
-    exec("".join(blocks(README, "python")[:1]), names)
-    assert cell.startswith("%%dive\n")
-    (workflow,) = read_definitions(cell.partition("\n")[2]).workflows
-    assert workflow.fingerprint == names["survey"].fingerprint
-
-
 def test_the_examples_of_the_readme_are_short():
-    assert all(len(block.splitlines()) <= 15 for block in (*blocks(README, "python"), *blocks(README, "yaml")))
-    assert 100 <= len(README.splitlines()) <= 160
+    examples = re.findall(r"^```(?:python|yaml|ipython)[^\n]*\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 3
+    assert all(len(example.splitlines()) <= 15 for example in examples)
+    assert 80 <= len(README.splitlines()) <= 120
+
+
+def test_the_pictures_of_the_readme_are_there_and_small():
+    pictures = {ROOT / name for name in re.findall(r'(?:src|srcset)="([^"]+)"', README)}
+    assert [picture for picture in pictures if not picture.is_file()] == []
+    moving = [picture.stat().st_size for picture in pictures if picture.suffix == ".gif"]
+    assert len(moving) == 2, "one for each theme"
+    assert sum(moving) <= 1_500_000
 
 
 def test_the_last_command_of_the_readme_is_what_continuous_integration_runs():
-    _, tests = (block.strip() for block in blocks(README, "sh"))
+    *_, tests = (block.strip() for block in blocks(README, "sh"))
     assert tests == (ROOT / ".ci" / "run").read_text().splitlines()[-1]
 
 
 def test_the_first_command_of_the_readme_shows_what_its_notebook_writes():
-    job, _ = blocks(README, "sh")
+    _, job, _ = blocks(README, "sh")
     notebook, report = re.findall(r"notebooks/(\S+)", job)
     assert report in (ROOT / "notebooks" / notebook).read_text(encoding="utf-8")
 
 
-def test_the_readme_says_why_each_dependency_is_there():
+def test_the_install_page_says_why_each_dependency_is_there():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {re.split(r"[<>=\[]", entry)[0] for entry in project["dependencies"]}
-    rows = re.findall(r"^\| ([\w.-]+(?:, [\w.-]+)*) \| .+ \|$", README, re.MULTILINE)
+    rows = re.findall(r"^\| ([\w.-]+(?:, [\w.-]+)*) \| .+ \|$", INSTALL, re.MULTILINE)
     assert {name for row in rows for name in row.split(", ")} == names
-
-
-def test_the_terminal_lines_of_the_readme_are_commands_with_options_that_exist():
-    group = typer.main.get_command(app)
-    for line in re.findall(r"^    divebook (.+)$", README, re.MULTILINE):
-        name, *rest = line.split()
-        known = {option for parameter in group.commands[name].params for option in parameter.opts}
-        assert {word for word in rest if re.match("--?[a-z]", word)} <= known
 
 
 @pytest.mark.parametrize("text", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
 def test_files_that_are_linked_exist(text):
-    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
