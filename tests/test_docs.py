@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 import divebook
 from divebook.cli.main import app
-from divebook.definitions.reader import read_definitions
 from divebook.definitions.schema import reference
 from divebook.definitions.stored_form import Definition
 from divebook.errors import NotFoundError
@@ -63,12 +62,12 @@ def test_the_pictures_of_the_readme_are_there_and_small():
 
 
 def test_the_last_command_of_the_readme_is_what_continuous_integration_runs():
-    *_, tests = (block.strip() for block in blocks(README, "sh"))
+    _, tests = (block.strip() for block in blocks(README, "sh"))
     assert tests == (ROOT / ".ci" / "run").read_text().splitlines()[-1]
 
 
 def test_the_first_command_of_the_readme_shows_what_its_notebook_writes():
-    _, job, _ = blocks(README, "sh")
+    job, _ = blocks(README, "sh")
     notebook, report = re.findall(r"notebooks/(\S+)", job)
     assert report in (ROOT / "notebooks" / notebook).read_text(encoding="utf-8")
 
