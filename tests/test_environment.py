@@ -104,6 +104,12 @@ def test_built_in_actions_are_there_and_own_ones_win():
     assert world.definitions.actions["Print"].function is shout
 
 
+def test_a_missing_parameter_of_a_built_in_action_is_named_as_it_is_written():
+    reading = Workflow("reading", [Step("read", action="Document.Read", parameters={"path": "notes.md"})])
+    error = environment().start(reading).wait().error
+    assert "unknown parameters: path; write Parameters: {Path: ...}" in error
+
+
 def test_a_decorated_function_is_an_action_everywhere_and_still_a_function(monkeypatch):
     monkeypatch.setattr("divebook.steps.actions.REGISTERED", REGISTERED)
 

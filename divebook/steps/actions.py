@@ -7,7 +7,7 @@ Built-in actions are ``Document.Read``, ``Document.Write``, ``Time.Now`` and ``P
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar, overload
@@ -172,19 +172,20 @@ def built_in_actions(
     """
 
     # The parameters are capitalised because definitions spell them so.
-    # Further parameters of a step are ignored (`**_`).
-    async def read(Path: Any = None, **_: Any) -> str:  # noqa: N803
+    # Further parameters of a step are ignored. If a parameter is missing, the error names them, because one of them may
+    # be the missing one in another spelling.
+    async def read(Path: Any = None, **others: Any) -> str:  # noqa: N803
         """Return the text of a document."""
-        path = _text(Path, "path")
+        path = _text("Path", Path, others)
         try:
             return (await documents.read(path)).content
         except (DivebookError, OSError, UnicodeError) as error:
             raise StepError(f"failed to read document: {error}") from error
 
-    async def write(Path: Any = None, Content: Any = None, **_: Any) -> None:  # noqa: N803
+    async def write(Path: Any = None, Content: Any = None, **others: Any) -> None:  # noqa: N803
         """Write a document as a whole."""
-        path = _text(Path, "path")
-        content = _text(Content, "content")
+        path = _text("Path", Path, others)
+        content = _text("Content", Content, others)
         try:
             documents.put(path, content)
         except (DivebookError, OSError, UnicodeError) as error:
@@ -194,9 +195,9 @@ def built_in_actions(
         """Return the current time as RFC 3339 text with second precision."""
         return now().replace(microsecond=0).isoformat()
 
-    async def print_line(Message: Any = None, **_: Any) -> None:  # noqa: N803
+    async def print_line(Message: Any = None, **others: Any) -> None:  # noqa: N803
         """Print a line."""
-        printer(_text(Message, "message"))
+        printer(_text("Message", Message, others))
 
     functions: dict[str, Callable[..., Awaitable[Any]]] = {
         "Document.Read": read,
@@ -210,7 +211,12 @@ def built_in_actions(
     }
 
 
-def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise StepError(f"{name} parameter must be a string, got {type(value).__name__}")
-    return value
+def _text(name: str, value: Any, others: Mapping[str, Any]) -> str:
+    """Return the value of a parameter that must be a string. `others` are the parameters that the action lacks."""
+    if isinstance(value, str):
+        return value
+    message = f"{name.lower()} parameter must be a string, got {type(value).__name__}"
+    if value is None:
+        unknown = f"; unknown parameters: {', '.join(others)}" if others else ""
+        message += f"{unknown}; write Parameters: {{{name}: ...}}"
+    raise StepError(message)
