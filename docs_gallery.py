@@ -22,7 +22,11 @@ Workflows:
 - Name: label-tickets
   Inputs: [{Name: tickets}]
   Steps:
-  - {Name: label, Each: {Items: $(inputs.tickets), As: ticket, Parallel: 3}, Agent: clerk, Prompt: "Label: ${ticket}", Store: labels}
+  - Name: label
+    Each: {Items: $(inputs.tickets), As: ticket, Parallel: 3}
+    Agent: clerk
+    Prompt: "Label: ${ticket}"
+    Store: labels
   - {Name: count, Script: "{label: state.labels.count(label) for label in sorted(set(state.labels))}", Store: counts}
 """
 TICKETS = ["Charged twice", "Where is my parcel?", "Parcel damaged", "Great shop", "Send an invoice", "Wrong address"]

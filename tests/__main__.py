@@ -83,13 +83,14 @@ ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in (*CAMPAIGNS, *TEXTS))
 ON_EVERY_PYTHON = (
     "tests/engine",
     "tests/events",
-    "tests/runtime",
     "tests/scripting",
     "tests/text",
     "tests/definitions",
 )
-"""Tests of code that depends on the version: syntax trees, annotations, tasks, encoders and names of errors. Of the
-other tests, each further Python runs its share."""
+"""Tests of code that depends on the version: syntax trees, annotations, encoders and names of errors."""
+ON_ONE_FURTHER_PYTHON = ("tests/runtime",)
+"""Tests of code that depends on the version of asyncio. They take long, so that the further Pythons share them: each
+file runs on one of them."""
 TESTS_OF = {
     "environments": ("tests/test_environment.py", "tests/test_taking_in.py"),
     "interrupts.py": ("tests/test_interrupts.py",),
@@ -160,13 +161,17 @@ def find_python(version):
 
 
 def other_files(version, versions):
-    """Return the test files that one of several other Pythons leaves out. Of the files whose tests hardly depend on the
-    version, each of these Pythons runs a share of its own. All shares together are half of the files.
+    """Return the test files that one of several other Pythons leaves out. The Pythons share the files of
+    `ON_ONE_FURTHER_PYTHON`. Of the files whose tests hardly depend on the version, each runs a share of its own; all
+    shares together are half of these files.
     """
     files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py"))
     files = [file for file in files if not file.startswith(ON_EVERY_PYTHON)]
+    shared = [file for file in files if file.startswith(ON_ONE_FURTHER_PYTHON)]
+    others = [file for file in files if not file.startswith(ON_ONE_FURTHER_PYTHON)]
     share = versions.index(version)
-    return [file for number, file in enumerate(files) if number % (2 * len(versions)) != share]
+    left_out = [file for number, file in enumerate(shared) if number % len(versions) != share]
+    return left_out + [file for number, file in enumerate(others) if number % (2 * len(versions)) != share]
 
 
 def install(name, python):
