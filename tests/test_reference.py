@@ -184,7 +184,8 @@ def test_the_page_of_errors_shows_the_module():
 
 
 def test_the_stability_page_names_the_public_packages():
-    named = re.findall(r"^\| `(divebook[.a-z]*)` \|", PAGES["stability.md"], re.MULTILINE)
+    page = (ROOT / "notebooks/project/stability.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `(divebook[.a-z]*)` \|", page, re.MULTILINE)
     assert named == sorted(PACKAGES)
 
 
