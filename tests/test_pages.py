@@ -23,6 +23,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 import pytest
 import typer.main
@@ -32,6 +33,7 @@ from typer.testing import CliRunner
 
 from divebook.cli.dev_env import app as dev_env
 from divebook.cli.main import app
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.definitions.reader import read_definitions
 from divebook.notebook.session import open_session, reset_session
 from divebook.steps.actions import REGISTERED
@@ -179,10 +181,11 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
-    monkeypatch.setattr("divebook.environments.registry.WORKFLOW_FUNCTIONS", {})
     actions = dict(REGISTERED)
     before = set(sys.modules)
-    yield tmp_path
+    # Emptied, not replaced: workflow functions of a page call each other through this dict.
+    with patch.dict(WORKFLOW_FUNCTIONS, clear=True):
+        yield tmp_path
     REGISTERED.clear()
     REGISTERED.update(actions)
     # Files of a page are modules that other pages must not find.
