@@ -433,3 +433,22 @@ def test_a_misspelt_option_of_a_run_names_the_input_or_option_that_was_meant():
         ):
             with pytest.raises(SetupError, match=rf"did you mean '{meant}'\?"):
                 call()
+
+
+def priced(item: str) -> int:
+    return 1
+
+
+@workflow
+async def part(ctx):
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name"),
+    [("action", priced, "priced"), ("workflow", part, "part"), ("agent", Agent("clerk"), "clerk")],
+)
+def test_a_step_that_is_given_an_object_in_place_of_its_name_says_what_to_write(key, value, name):
+    prompt = {"prompt": "Hello"} if key == "agent" else {}
+    with pytest.raises(SetupError, match=f"^{key} of step 's' must be the name of an? {key}, .*; write {key}='{name}'"):
+        Step("s", **{key: value}, **prompt)

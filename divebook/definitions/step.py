@@ -20,7 +20,7 @@ from divebook.definitions import table
 from divebook.definitions.answer_types import declared_answer
 from divebook.definitions.stored_form import Definition, as_definition, json_value, require_text, restored
 from divebook.definitions.table import Key, require_numbers
-from divebook.errors import DefinitionError, Problem, ScriptError, did_you_mean, shown_number
+from divebook.errors import DefinitionError, Problem, ScriptError, SetupError, did_you_mean, shown_number
 from divebook.events.payload import compile_init
 from divebook.questions.question import DEFINABLE
 from divebook.text import ranges
@@ -678,10 +678,10 @@ class Step(Definition):
             self,
             name=normal_name(name),
             type=type or "",
-            agent=normal_name(agent or None),
+            agent=_plain_name(agent or None, "agent", name),
             prompt=prompt,
             script=script,
-            action=normal_name(action),
+            action=_plain_name(action, "action", name),
             parameters=_mapping(parameters, "parameters"),
             store=normal_name(store),
             each=None if each is None else Each.of(each),
@@ -702,7 +702,7 @@ class Step(Definition):
             timeout=plain_seconds(timeout),
             executor=executor,
             workspace=workspace,
-            workflow=normal_name(workflow),
+            workflow=_plain_name(workflow, "workflow", name),
             inputs={normal_name(key): value for key, value in _mapping(inputs, "inputs").items()},
         )
         # An explicit type stays, also an empty one, which a later check reports.
@@ -741,6 +741,20 @@ class Step(Definition):
 
 
 _fill_step = compile_init(Step)
+
+
+def _plain_name(value: Any, key: str, step: object) -> Any:
+    """Return the normal form of a name that a step refers to. Raise `SetupError` if the value is the object itself,
+    such as a function, which a log cannot hold. Other values that are not names stay for the check of the definition.
+    """
+    known = None if isinstance(value, str) else getattr(value, "name", getattr(value, "__name__", None))
+    if isinstance(known, str):
+        article = "an" if key[0] in "ae" else "a"
+        raise SetupError(
+            f"{key} of step {step!r} must be the name of {article} {key}, not the object; write {key}={known!r}, or "
+            "the name under which it was added"
+        )
+    return normal_name(value)
 
 
 def _mapping(value: Any, name: str) -> Any:
