@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from divebook.agents.scripted import SCRIPTED
 from divebook.definitions.resources import AgentDefinition
-from divebook.documents.policy import is_reference
+from divebook.documents.policy import KINDS, Policy, is_reference, resolved
 from divebook.engine.operations import Reserved
 from divebook.errors import SetupError
 from divebook.questions.bounds import NANODOLLARS, nanodollars
@@ -363,9 +363,9 @@ class Examined:
     library: str
     """Command that installs its library."""
     key: str
-    """Name of the missing variable; never its value."""
+    """Name of the missing variable, or why the key cannot be read; never its value."""
     found_key: str
-    """Name of the variable that holds its key, if one can be determined."""
+    """Name of the variable that holds its key, or the reference to its key, if one can be determined."""
     has_price: bool
     hint: str = ""
     """Suggestion for an unknown name."""
@@ -376,7 +376,7 @@ class Examined:
         return not self.library and not self.key
 
 
-def examine(model: str) -> Examined:
+def examine(model: str, api_key: str | None = None) -> Examined:
     """Check whether the library, the key and the price of a model are available, and return the result. No request is
     sent.
 
@@ -384,6 +384,8 @@ def examine(model: str) -> Examined:
     ----------
     model
         ``provider:model``, or ``scripted``.
+    api_key
+        Reference to the key, ``env://NAME`` or ``file://PATH``. By default the provider's library finds the key.
 
     Examples
     --------
@@ -396,11 +398,14 @@ def examine(model: str) -> Examined:
     if not is_known_provider(provider):
         return Examined(model, f"no provider is called {provider!r}", "", "", has_price=False)
     library = _missing_library(provider)
-    key = "" if library else _missing_key(provider)
+    if api_key is None:
+        key, found_key = _missing_key(provider) if not library else "", _found_key(provider)
+    else:
+        key, found_key = _unreadable_key(api_key), api_key
     listed = known_models(provider)
     # pydantic-ai does not list every name, so an unlisted name is only a hint.
     hint = "" if not listed or name in listed else f"models known by name: {', '.join(listed)}"
-    return Examined(model, library, key, _found_key(provider), is_priced(name, provider), hint)
+    return Examined(model, library, key, found_key, is_priced(name, provider), hint)
 
 
 @functools.cache
@@ -448,6 +453,16 @@ def _missing_key(provider: str) -> str:
     return ""
 
 
+def _unreadable_key(api_key: str) -> str:
+    """Return why the key to which an agent refers cannot be read; an empty string if it can."""
+    try:
+        # Definitions are checked for permissions elsewhere. This is about the variable or file itself.
+        resolved(api_key, Policy(*KINDS))
+    except SetupError as error:
+        return str(error)
+    return ""
+
+
 def missing_variables(error: Exception) -> list[str]:
     """Return the environment variables that an error of pydantic-ai about a missing key names.
 
@@ -466,8 +481,10 @@ def _found_key(provider: str) -> str:
     return next((name for name in sorted(os.environ) if name.startswith(begins) and name.endswith(KEY_ENDINGS)), "")
 
 
-async def ping(model: str) -> str:
+async def ping(model: str, api_key: str | None = None) -> str:
     """Send a small request to a model to test the connection; return the beginning of the answer.
+
+    `api_key` is a reference to the key, as for `examine`.
 
     Raises
     ------
@@ -477,9 +494,16 @@ async def ping(model: str) -> str:
     from pydantic_ai.direct import model_request
     from pydantic_ai.messages import ModelRequest
     from pydantic_ai.models import infer_model
+    from pydantic_ai.providers import infer_provider, infer_provider_class
     from pydantic_ai.settings import ModelSettings
 
-    client = infer_model(model)
+    def provider_of(name: str) -> Any:
+        if api_key is None:
+            return infer_provider(name)
+        provider_class: Any = infer_provider_class(name)
+        return provider_class(api_key=resolved(api_key, Policy(*KINDS)))
+
+    client = infer_model(model, provider_of)
     async with client:
         settings = ModelSettings(max_tokens=64, timeout=30.0, max_retries=0)
         answer = await model_request(client, [ModelRequest.user_text_prompt("Say ok.")], model_settings=settings)

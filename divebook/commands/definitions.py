@@ -366,23 +366,23 @@ def doctor(
     for plugin, error in check_plugins():
         call.print_note(error or f"{plugin.full_name} can be loaded", "red" if error else "")
     rows = []
-    for model, agents in _models(environment, has_file=call.definitions is not None).items():
+    for (model, api_key), agents in _models(environment, has_file=call.definitions is not None).items():
         problems_of_agents = [problems[name] for name in agents if name in problems]
-        rows.append(_row(model, agents, examine(model), problems_of_agents, ping=ping))
+        rows.append(_row(agents, examine(model, api_key), problems_of_agents, api_key=api_key, ping=ping))
     return Diagnosis(rows)
 
 
-def _models(environment: Environment, *, has_file: bool) -> dict[str, list[str]]:
-    """Return the models that ``divebook doctor`` checks, each with the names of the agents that use it. Without a file
-    of definitions, return a default model of each provider.
+def _models(environment: Environment, *, has_file: bool) -> dict[tuple[str, str | None], list[str]]:
+    """Return the models that ``divebook doctor`` checks, with the reference to a key that agents may have, each with
+    the names of the agents that use it. Without a file of definitions, return a default model of each provider.
     """
     from divebook.agents.models import DEFAULT_MODELS
 
     if not has_file:
-        return {f"{provider}:{model}": [] for provider, model in DEFAULT_MODELS.items()}
-    models: dict[str, list[str]] = {}
+        return {(f"{provider}:{model}", None): [] for provider, model in DEFAULT_MODELS.items()}
+    models: dict[tuple[str, str | None], list[str]] = {}
     for agent in environment.definitions.agents.values():
-        models.setdefault(agent.model_name, []).append(agent.name)
+        models.setdefault((agent.model_name, agent.definition.api_key), []).append(agent.name)
     return models
 
 
@@ -404,7 +404,7 @@ def _problems(environment: Environment, store: str | None) -> dict[str, str]:
     return problems
 
 
-def _row(model: str, agents: list[str], examined: Examined, problems: list[str], *, ping: bool) -> ModelData:
+def _row(agents: list[str], examined: Examined, problems: list[str], *, api_key: str | None, ping: bool) -> ModelData:
     key = examined.key
     # The name of the variable that contains the key, and never its value.
     if not key and examined.found_key:
@@ -412,7 +412,7 @@ def _row(model: str, agents: list[str], examined: Examined, problems: list[str],
     elif not key and not examined.library:
         key = "not needed"
     row: ModelData = {
-        "model": model,
+        "model": examined.model,
         "agents": ", ".join(agents),
         "library": examined.library or "installed",
         "key": key,
@@ -422,13 +422,13 @@ def _row(model: str, agents: list[str], examined: Examined, problems: list[str],
         "usable": examined.is_usable and not problems,
     }
     if ping:
-        row["answer"], can_answer = _answer(examined)
+        row["answer"], can_answer = _answer(examined, api_key)
         # The answer of the model decides, whatever the checks have said.
         row["usable"] = can_answer and not problems
     return row
 
 
-def _answer(examined: Examined) -> tuple[str, bool]:
+def _answer(examined: Examined, api_key: str | None) -> tuple[str, bool]:
     """Send a test request to a model. Return the text to show (the answer, or the reason why there is none) and whether
     the model answered.
     """
@@ -442,7 +442,7 @@ def _answer(examined: Examined) -> tuple[str, bool]:
     if not examined.is_usable:
         return "not asked", False
     try:
-        return anyio.run(ping, examined.model) or "an empty answer", True
+        return anyio.run(ping, examined.model, api_key) or "an empty answer", True
     except Exception as error:  # noqa: BLE001 - whatever a provider's client raises is what the person wants to read
         return f"{type(error).__name__}: {error}", False
 

@@ -43,6 +43,27 @@ def test_a_key_is_named_and_never_shown(agents, divebook, monkeypatch):
     assert "secret" not in result.output
 
 
+KEYED = """
+Agents:
+  - {Name: clerk, Model: "openai-chat:gpt-4o-mini", ApiKey: "env://TEAM_KEY"}
+  - {Name: critic, Model: "openai-chat:gpt-4o-mini"}
+"""
+
+
+def test_an_agent_with_a_key_of_its_own_needs_that_key(folder, divebook, monkeypatch):
+    monkeypatch.setenv("DIVEBOOK_ALLOW", "environment:TEAM_KEY")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    file = write(folder / "keyed.yaml", KEYED)
+    clerk, critic = json.loads(divebook("doctor", file, "--json").stdout)["models"]
+    assert (clerk["agents"], clerk["usable"], "TEAM_KEY" in clerk["key"]) == ("clerk", False, True)
+    assert (critic["agents"], critic["key"]) == ("critic", "set OPENAI_API_KEY")
+    with ModelServer() as server:
+        monkeypatch.setenv("TEAM_KEY", "sk-something-secret")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        clerk, _ = json.loads(divebook("doctor", file, "--ping", "--json").stdout)["models"]
+    assert (clerk["key"], clerk["usable"], clerk["answer"]) == ("env://TEAM_KEY is set", True, "".join(PIECES))
+
+
 def test_a_name_that_is_not_known_is_told_with_those_that_are(folder, divebook, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     result = divebook("doctor", write(folder / "a.yaml", "Agents: [{Name: a, Model: 'openai:gpt-6-lun'}]"))
