@@ -252,11 +252,14 @@ def json_output(_: str, __: int, scope: reference.Scope) -> Iterator[str]:
     from divebook.commands.reference import schema
     from divebook.commands.table import COMMANDS, GROUPS
 
+    of_run = _keys(_options(schema(COMMANDS["run"]))[0])
+    yield f"An object of a run has the keys {of_run}."
     for group in GROUPS:
         rows = []
         for command in COMMANDS.values():
             if command.group is group and command.data is not None:
                 keys = "; or ".join(_keys(option) for option in _options(schema(command)))
+                keys = keys.replace(of_run, "those of a run")
                 anchor = f"divebook-{command.name}"
                 rows.append(
                     [

@@ -669,7 +669,8 @@ def render(page: Path, text: str, index: Mapping[str, tuple[Path, str]]) -> str:
         level = len(levels[-1]) + 1 if levels else 2
         blocks = KINDS[match["kind"]](match["argument"], level, scope)
         body = re.sub(r"\n{3,}", "\n\n", "\n\n".join(blocks)).strip("\n")
-        return f"<!-- {match['kind']}: {match['argument']} -->\n\n{body}\n\n<!-- end -->"
+        marker = f"{match['kind']}: {match['argument']}".strip()
+        return f"<!-- {marker} -->\n\n{body}\n\n<!-- end -->"
 
     return MARKER.sub(replace, text)
 
