@@ -527,7 +527,7 @@ def _function_entry(name: str, value: Any, scope: Scope, *, is_method: bool = Fa
 
 def _class_entry(dotted: str, cls: type, level: int, scope: Scope) -> Iterator[str]:
     name = dotted.rpartition(".")[2]
-    text = _own_docstring(cls)
+    text = own_docstring(cls)
     # Constructors may have a docstring of their own.
     init = vars(cls).get("__init__")
     init_text = inspect.cleandoc(init.__doc__ or "") if inspect.isfunction(init) else ""
@@ -573,7 +573,8 @@ def _class_entry(dotted: str, cls: type, level: int, scope: Scope) -> Iterator[s
         yield wrapped(f"Inherited from {base}: {', '.join(names)}.")
 
 
-def _own_docstring(cls: type) -> str:
+def own_docstring(cls: type) -> str:
+    """Return the docstring of a class that is in its source."""
     # Dataclasses and named tuples without a docstring get their signature as one.
     text = inspect.cleandoc(cls.__doc__ or "")
     return "" if text.startswith(f"{cls.__name__}(") else text
@@ -684,7 +685,7 @@ def errors(_: str, __: int, scope: Scope) -> Iterator[str]:
     rows = []
 
     def add(cls: type, depth: int) -> None:
-        text = split_sections(_own_docstring(cls))[""].partition("\n\n")[0]
+        text = split_sections(own_docstring(cls))[""].partition("\n\n")[0]
         link = f"[`{cls.__name__}`](#divebook.errors.{cls.__name__})"
         rows.append(["&emsp;" * depth + link, inline(text, scope)])
         for below in classes:

@@ -1,18 +1,27 @@
 """Every type that code of users can receive has a place on a page of the reference."""
 
+import ast
 import importlib
 import inspect
+import json
 import re
 import sys
 import typing
 from functools import cached_property
 from pathlib import Path
 
+import docs_data
+import docs_reference
 import pytest
+import typer.main
 
 import divebook
 from divebook import _SUBPACKAGES as SUBPACKAGES
 from divebook import Bounds
+from divebook.analysis import log as arrow_tables
+from divebook.cli.dev_env import app as dev_env
+from divebook.events.catalog import PAYLOADS
+from divebook.events.codec import decode_line, encode_line
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "notebooks/reference").glob("*.md"))}
@@ -37,12 +46,10 @@ def on_pages():
     """Return the objects that the pages show. A module stands for the public names that it defines."""
     shown = []
     for text in PAGES.values():
-        for dotted in re.findall(r"^::: (\S+)$", text, re.MULTILINE):
+        for dotted in re.findall(r"^<!-- api: (\S+) -->$", text, re.MULTILINE):
             found = object_of(dotted)
             if inspect.ismodule(found):
-                shown += [
-                    value for name, value in vars(found).items() if getattr(value, "__module__", "") == found.__name__
-                ]
+                shown += [getattr(found, name) for name in docs_reference.names_of_module(found)]
             else:
                 shown.append(found)
     return shown
@@ -158,6 +165,7 @@ PLUMBING = {
 }
 """Classes that only internal methods return, with the reason."""
 CONSTANTS = (str, int, Bounds)
+HINT = "write <!-- api: NAME --> and <!-- end --> on a page of notebooks/reference, then: python docs_reference.py"
 
 
 def test_every_public_name_has_a_place_on_a_page():
@@ -167,7 +175,7 @@ def test_every_public_name_has_a_place_on_a_page():
         for name, value in public_objects()
         if not isinstance(value, CONSTANTS) and not any(value is each for each in shown)
     ]
-    assert found == [], "write `::: NAME` on a page of notebooks/reference"
+    assert found == [], HINT
 
 
 def test_every_class_that_a_public_function_returns_has_a_place_on_a_page():
@@ -176,11 +184,131 @@ def test_every_class_that_a_public_function_returns_has_a_place_on_a_page():
     assert PLUMBING.keys() <= ways.keys(), "no public method returns these any more"
     ways = {name: found for name, found in ways.items() if name not in PLUMBING}
     missing = {name: way for name, (cls, way) in ways.items() if not any(cls is each for each in shown)}
-    assert missing == {}, "write `::: NAME` on a page of notebooks/reference"
+    assert missing == {}, HINT
 
 
 def test_the_page_of_errors_shows_the_module():
-    assert "::: divebook.errors" in PAGES["errors.md"]
+    assert "<!-- api: divebook.errors -->" in PAGES["errors.md"]
+
+
+def test_the_generated_parts_of_the_pages_are_current():
+    present = docs_reference.read()
+    wrong = [path.name for path, text in docs_reference.current().items() if text != present[path]]
+    assert wrong == [], "python docs_reference.py"
+    assert [path.name for path, text in present.items() if re.search(r"^::: ", text, re.MULTILINE)] == []
+
+
+def test_each_description_has_a_heading_with_an_anchor_and_a_text():
+    """A name on a page is of use only with its docstring."""
+    empty = []
+    for name, text in PAGES.items():
+        for match in docs_reference.MARKER.finditer(text):
+            if match["kind"] != "api":
+                continue
+            value = object_of(match["argument"])
+            assert f'<a id="{match["argument"]}"></a>' in match["text"]
+            documented = inspect.isfunction(value) or (inspect.isclass(value) and docs_reference.own_docstring(value))
+            first = re.split(r"\W+", inspect.getdoc(value) or "")[0]
+            if documented and not re.search(rf"^(?:Return|{first})", match["text"], re.MULTILINE):
+                empty.append((name, match["argument"]))
+    assert empty == []
+
+
+def test_names_are_described_once():
+    shown = [name for text in PAGES.values() for name in re.findall(r"^<!-- api: (\S+) -->$", text, re.MULTILINE)]
+    assert sorted(shown) == sorted(set(shown))
+
+
+def test_the_page_of_events_has_every_type_with_its_fields_and_an_example():
+    described = re.findall(r"^<!-- event: (\w+) -->$", PAGES["events.md"], re.MULTILINE)
+    assert sorted(described) == sorted(PAYLOADS)
+    parts = dict(re.findall(r'^### <a id="(\w+)"></a>(.*?)^<!-- end -->$', PAGES["events.md"], re.MULTILINE | re.DOTALL))
+    for name, payload in PAYLOADS.items():
+        assert re.findall(r"^\| `(\w+)` \|", parts[name], re.MULTILINE) == list(payload.field_names)
+        assert "```json" in parts[name]
+
+
+def test_the_example_of_an_event_is_an_event_of_the_present_form():
+    lines = docs_data.EXAMPLES.read_text(encoding="utf-8").splitlines()
+    events = [decode_line(line) for line in lines]
+    assert [event.event_type for event in events] == list(PAYLOADS)
+    for line, event in zip(lines, events, strict=True):
+        assert json.loads(encode_line(event)) == json.loads(line), event.event_type
+
+
+def test_the_page_of_frames_has_every_frame():
+    described = re.findall(r"^<!-- frame: .* = (\S+) -->$", PAGES["frames.md"], re.MULTILINE)
+    found = [
+        f"divebook.analysis.{path.stem}.{name}"
+        for path in sorted((ROOT / "divebook/analysis").glob("*.py"))
+        for name in re.findall(r"^@documented\(\w+\)\ndef (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert sorted(described) == sorted(found)
+
+
+def test_the_page_of_frames_has_the_arrow_type_of_each_dtype():
+    (part,) = re.findall(r"^## Types and units$(.*?)^## ", PAGES["frames.md"], re.MULTILINE | re.DOTALL)
+    rows = dict(re.findall(r"^\| (`.*?`) \| `(.+?)` \|", part, re.MULTILINE))
+    written = {dtype: arrow for dtypes, arrow in rows.items() for dtype in re.findall(r"`([^`]+)`", dtypes)}
+    assert {dtype: str(kind) for dtype, kind in arrow_tables.TYPES.items()}.items() <= written.items()
+
+
+def test_every_method_of_a_context_has_an_example():
+    text = PAGES["context.md"]
+    code = "".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    methods = [name for name, value in vars(divebook.Context).items() if inspect.isfunction(value) and name[0] != "_"]
+    assert [name for name in methods if not re.search(rf"\bctx\.{name}\(", code)] == []
+
+
+def functions_that_read_variables(tree):
+    """Yield the expressions in a module that name an environment variable."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called.endswith(("environ.get", "getenv", "_variable")) and node.args:
+                yield node.args[0]
+            yield from (keyword.value for keyword in node.keywords if keyword.arg in ("envvar", "variable"))
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("os.environ"):
+            yield node.slice
+        elif isinstance(node, ast.Compare) and ast.unparse(node.comparators[0]).endswith("os.environ"):
+            yield node.left
+
+
+def variables_in_code():
+    """Return the environment variables that the code of divebook reads."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "divebook").rglob("*.py")]
+    # A constant may be defined in another module than the one that uses it.
+    constants = {}
+    for text in texts:
+        for name, value in re.findall(r'^([A-Z_]+) = "(\w+)"$', text, re.MULTILINE):
+            constants.setdefault(name, set()).add(value)
+    found = set()
+    for text in texts:
+        if not re.search(r"environ|getenv|envvar|variable", text):
+            continue
+        own = dict(re.findall(r'^([A-Z_]+) = "(\w+)"$', text, re.MULTILINE))
+        for node in functions_that_read_variables(ast.parse(text)):
+            if isinstance(node, ast.Constant):
+                found.add(node.value)
+            elif isinstance(node, ast.Name):
+                found |= {own[node.id]} if node.id in own else constants.get(node.id, set())
+    return {name for name in found if isinstance(name, str) and re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", name)}
+
+
+def test_the_page_of_environment_variables_has_every_variable():
+    found = variables_in_code()
+    assert {"DIVEBOOK_STORE", "DIVEBOOK_KEY", "DEV_ENV_ROOT", "DOCKER_HOST", "OTEL_SDK_DISABLED"} <= found
+    written = set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`", PAGES["environment-variables.md"]))
+    assert sorted(found - written) == []
+    ours = {name for name in written if name.startswith(("DIVEBOOK_", "DEV_ENV_"))}
+    assert sorted(ours - found) == []
+
+
+def test_the_page_of_environment_variables_has_the_options_of_dev_env():
+    page = dict(re.findall(r"^\| `(DEV_ENV_\w+)` \| `(--[\w-]+)` \|", PAGES["environment-variables.md"], re.MULTILINE))
+    command = typer.main.get_command(dev_env)
+    declared = {option.envvar: option.opts[0] for option in command.params if option.envvar}
+    assert declared.items() <= page.items()
 
 
 def test_the_stability_page_names_the_public_packages():
