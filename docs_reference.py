@@ -628,37 +628,45 @@ def index_of(pages: Mapping[Path, str]) -> dict[str, tuple[Path, str]]:
     """
     index: dict[str, tuple[Path, str]] = {}
     short: dict[str, tuple[Path, str]] = {}
+
+    def add(dotted: str, home: str, name: str, place: tuple[Path, str], *, is_top: bool) -> None:
+        index.setdefault(dotted, place)
+        index.setdefault(home, place)
+        # Names of the package itself win over others of the same name, such as the `Context` for tests.
+        if is_top or name not in short:
+            short[name] = place
+
+    described = list(_described(pages, index))
+    for page, dotted, value in described:
+        home = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+        add(dotted, home, dotted.rpartition(".")[2], (page, dotted), is_top=dotted.count(".") == 1)
+    for page, dotted, value in described:
+        if not inspect.isclass(value):
+            continue
+        home = f"{value.__module__}.{value.__qualname__}"
+        for member in members_of(value):
+            # An inherited member is described with its class, if that is on a page.
+            owner = f"{member.owner.__module__}.{member.owner.__qualname__}"
+            owner_page, owner_anchor = index.get(owner, (page, dotted)) if member.owner is not value else (page, dotted)
+            place = (owner_page, f"{owner_anchor}.{member.name}")
+            name = f"{value.__name__}.{member.name}"
+            add(f"{dotted}.{member.name}", f"{home}.{member.name}", name, place, is_top=dotted.count(".") == 1)
+    return {**short, **index}
+
+
+def _described(pages: Mapping[Path, str], index: dict[str, tuple[Path, str]]) -> Iterator[tuple[Path, str, Any]]:
+    """Yield page, name and object of each description on the pages; add those of frames to `index`."""
     for page, text in pages.items():
         for match in MARKER.finditer(text):
             if match["kind"] == "frame":
                 dotted = match["argument"].partition(" = ")[2]
                 index[dotted] = (page, dotted.rpartition(".")[2])
-            if match["kind"] != "api":
-                continue
-            todo = [match["argument"]]
-            while todo:
-                dotted = todo.pop(0)
-                value = object_of(dotted)
+            elif match["kind"] == "api":
+                value = object_of(match["argument"])
+                yield page, match["argument"], value
                 if inspect.ismodule(value):
-                    todo += [f"{dotted}.{name}" for name in names_of_module(value)]
-                place = (page, dotted)
-                home = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
-                # Names of the package itself win over others of the same name, such as the `Context` for tests.
-                is_top = dotted.count(".") == 1
-                for name in (dotted, home):
-                    index.setdefault(name, place)
-                names = [dotted.rpartition(".")[2]]
-                if inspect.isclass(value):
-                    for member in members_of(value):
-                        inner = (page, f"{dotted}.{member.name}")
-                        index.setdefault(f"{dotted}.{member.name}", inner)
-                        index.setdefault(f"{home}.{member.name}", inner)
-                        names.append(f"{value.__name__}.{member.name}")
-                        if is_top or names[-1] not in short:
-                            short[names[-1]] = inner
-                if is_top or names[0] not in short:
-                    short[names[0]] = place
-    return {**short, **index}
+                    for name in names_of_module(value):
+                        yield page, f"{match['argument']}.{name}", getattr(value, name)
 
 
 def render(page: Path, text: str, index: Mapping[str, tuple[Path, str]]) -> str:
@@ -667,7 +675,8 @@ def render(page: Path, text: str, index: Mapping[str, tuple[Path, str]]) -> str:
 
     def replace(match: re.Match[str]) -> str:
         levels = re.findall(r"^(#+) (?!<a id)", re.sub(r"^```.*?^```", "", text[: match.start()], flags=re.M | re.S), re.M)
-        level = len(levels[-1]) + 1 if levels else 2
+        # Members are one level below. Deeper headings would be smaller than the text.
+        level = min(len(levels[-1]) + 1, 3) if levels else 2
         blocks = KINDS[match["kind"]](match["argument"], level, scope)
         body = re.sub(r"\n{3,}", "\n\n", "\n\n".join(blocks)).strip("\n")
         marker = f"{match['kind']}: {match['argument']}".strip()

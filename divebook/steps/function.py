@@ -431,7 +431,7 @@ class Context:
         Parameters
         ----------
         kind
-            One of `divebook.questions.question.DEFINABLE`.
+            Kind of the question, such as ``clarification``, ``confirmation`` or ``checkpoint``.
         message, data
             Text and plain data shown with the question.
         answer
