@@ -18,7 +18,7 @@ import docs_reference as reference
 EXAMPLES = Path(__file__).parent / "tests" / "events" / "examples.jsonl"
 """One recorded event of each type."""
 
-# --- events ------------------------------------------------------------------------------------------------------------
+# --- events ----------------------------------------------------------------------------------------------------------
 
 
 MEANINGS: Mapping[str, str] = {
@@ -211,7 +211,7 @@ def _shortened(value: Any) -> Any:
     return value
 
 
-# --- frames ------------------------------------------------------------------------------------------------------------
+# --- frames ----------------------------------------------------------------------------------------------------------
 
 
 def frame(argument: str, level: int, scope: reference.Scope) -> Iterator[str]:
@@ -220,7 +220,9 @@ def frame(argument: str, level: int, scope: reference.Scope) -> Iterator[str]:
     function = reference.object_of(dotted)
     text, _, table = (inspect.getdoc(function) or "").rpartition("\n\n")
     yield reference.heading(dotted.rpartition(".")[2], level, shown)
-    text = text.removeprefix("Return ").replace(" The argument contains pairs: the id of the execution that asks, and the question.", "")
+    text = text.removeprefix("Return ").replace(
+        " The argument contains pairs: the id of the execution that asks, and the question.", ""
+    )
     text = text[0].upper() + text[1:]
     yield from reference.paragraphs(text, scope)
     rule, _, *lines, _ = table.split("\n")
@@ -244,10 +246,10 @@ def _unit(name: str, dtype: str) -> str:
     return "US dollars" if "cost" in name and dtype == columns.MONEY else ""
 
 
-# --- JSON that commands print ------------------------------------------------------------------------------------------
+# --- JSON that commands print ----------------------------------------------------------------------------------------
 
 
-def json_output(_: str, __: int, scope: reference.Scope) -> Iterator[str]:
+def json_output(_: str, __: int, ___: reference.Scope) -> Iterator[str]:
     """Yield a table of the commands with ``--json``: the keys that they print, and the file with the schema."""
     from divebook.commands.reference import schema
     from divebook.commands.table import COMMANDS, GROUPS
@@ -275,8 +277,7 @@ def json_output(_: str, __: int, scope: reference.Scope) -> Iterator[str]:
 
 def _options(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the alternatives of a schema that are objects."""
-    parts = [schema] if "anyOf" not in schema else schema["anyOf"]
-    return [part for part in parts if part.get("properties", {}).keys() - {"divebook"}]
+    return [part for part in schema.get("anyOf", [schema]) if part.get("properties", {}).keys() - {"divebook"}]
 
 
 def _keys(part: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Generated parts of the pages in ``notebooks``: Python names, types of events, frames, and JSON output.
 
-``python docs_reference.py`` rewrites the text between ``<!-- KIND: ARGUMENT -->`` and ``<!-- end -->`` in all pages; the
-rest of a page is written by hand. Kinds:
+``python docs_reference.py`` rewrites the text between ``<!-- KIND: ARGUMENT -->`` and ``<!-- end -->`` in all pages.
+The rest of a page is written by hand. Kinds:
 
 ``api``
     A public name, or a module with all its public names: signature, docstring and members.
@@ -24,10 +24,12 @@ Signatures have the language ``py`` and examples ``pycon``, because the suite ex
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import enum
 import importlib
 import inspect
+import itertools
 import os
 import re
 import sys
@@ -41,11 +43,13 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parent
 PAGES = ROOT / "notebooks"
 WIDTH = 120
-MARKER = re.compile(r"^<!-- (?P<kind>\w+): ?(?P<argument>.*?) ?-->\n(?P<text>.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
+MARKER = re.compile(
+    r"^<!-- (?P<kind>\w+): ?(?P<argument>.*?) ?-->\n(?P<text>.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL
+)
 _LIST_ITEM = re.compile(r"(?:[-+*#>]|\d+[.)])(?:\s|$)")
 
 
-# --- public names ------------------------------------------------------------------------------------------------------
+# --- public names ----------------------------------------------------------------------------------------------------
 
 
 def object_of(dotted: str) -> Any:
@@ -107,7 +111,9 @@ def members_of(cls: type) -> list[Member]:
                 continue
             if "not part of the public API" in (inspect.getdoc(value) or ""):
                 continue
-            is_code = inspect.isroutine(value) or isinstance(value, property | cached_property | staticmethod | classmethod)
+            is_code = inspect.isroutine(value) or isinstance(
+                value, property | cached_property | staticmethod | classmethod
+            )
             if is_code or name in texts or (name in annotations and not isinstance(value, enum.Enum)):
                 found[name] = Member(name, value if is_code else None, annotation, texts.get(name, ""), base)
     return list(found.values())
@@ -118,7 +124,7 @@ def attribute_texts(cls: type) -> dict[str, str]:
     """Return the strings below the attributes in the source of a class, by attribute."""
     texts: dict[str, str] = {}
     body = _class_body(cls)
-    for statement, following in zip(body, body[1:], strict=False):
+    for statement, following in itertools.pairwise(body):
         if isinstance(statement, ast.AnnAssign):
             target: Any = statement.target
         elif isinstance(statement, ast.Assign):
@@ -158,7 +164,7 @@ def _definitions(module: str) -> dict[str, ast.AST]:
     return found
 
 
-# --- signatures --------------------------------------------------------------------------------------------------------
+# --- signatures ------------------------------------------------------------------------------------------------------
 
 
 def annotation_text(annotation: Any) -> str:
@@ -297,7 +303,7 @@ def _field_default(value: ast.expr) -> str:
     return ast.unparse(value)
 
 
-# --- docstrings --------------------------------------------------------------------------------------------------------
+# --- docstrings ------------------------------------------------------------------------------------------------------
 
 
 SECTIONS = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Notes", "Examples", "See Also", "Warns")
@@ -319,7 +325,9 @@ class Scope(NamedTuple):
         """Return a name as code, with a link if a page has its description."""
         bare = name.removesuffix("()")
         candidates = [*(f"{cls}.{bare}" for cls in self.classes), bare, f"divebook.{bare}"]
-        place = None if bare in self.own else next((self.index[each] for each in candidates if each in self.index), None)
+        place = (
+            None if bare in self.own else next((self.index[each] for each in candidates if each in self.index), None)
+        )
         if place is None:
             return f"`{name}`"
         page, anchor = place
@@ -330,7 +338,10 @@ class Scope(NamedTuple):
 def split_sections(text: str) -> dict[str, str]:
     """Return the sections of a numpydoc docstring by title; the text before them has the title ``""``."""
     parts = _SECTION.split(text)
-    return {"": parts[0].strip(), **{title: body.strip("\n") for title, body in zip(parts[1::2], parts[2::2], strict=True)}}
+    return {
+        "": parts[0].strip(),
+        **{title: body.strip("\n") for title, body in zip(parts[1::2], parts[2::2], strict=True)},
+    }
 
 
 def entries(body: str) -> Iterator[tuple[str, str]]:
@@ -444,7 +455,9 @@ def _bullets(block: str, scope: Scope) -> str:
 
 def indented(blocks: Iterable[str], prefix: str = "    ") -> str:
     """Return blocks below a list item. Fences cannot be there, so that code is indented."""
-    plain = (textwrap.indent(block.split("\n", 1)[1][:-4], "    ") if block.startswith("```") else block for block in blocks)
+    plain = (
+        textwrap.indent(block.split("\n", 1)[1][:-4], "    ") if block.startswith("```") else block for block in blocks
+    )
     return textwrap.indent("\n\n".join(plain), prefix)
 
 
@@ -488,7 +501,7 @@ def _term(title: str, head: str, scope: Scope) -> str:
     return ", ".join(f"`{each.strip()}`" for each in name.split(",")) + (f" ({kind})" if kind else "")
 
 
-# --- entries of the reference --------------------------------------------------------------------------------------------
+# --- entries of the reference ----------------------------------------------------------------------------------------
 
 
 def entry(dotted: str, level: int, scope: Scope) -> Iterator[str]:
@@ -513,10 +526,8 @@ def heading(dotted: str, level: int, shown: str = "") -> str:
 
 
 def _function_entry(name: str, value: Any, scope: Scope, *, is_method: bool = False) -> Iterator[str]:
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         yield f"```py\n{function_signature(name, value, is_method=is_method)}\n```"
-    except (TypeError, ValueError):
-        pass
     plain = value.__func__ if isinstance(value, staticmethod | classmethod) else value
     try:
         own = frozenset(inspect.signature(plain).parameters)
@@ -533,7 +544,9 @@ def _class_entry(dotted: str, cls: type, level: int, scope: Scope) -> Iterator[s
     init_text = inspect.cleandoc(init.__doc__ or "") if inspect.isfunction(init) else ""
     yield f"```py\n{class_signature(name, cls, text + chr(10) + init_text)}\n```"
     inside = scope._replace(classes=(dotted,))
-    bases = [base for base in cls.__bases__ if base.__module__.partition(".")[0] == "divebook" and base.__name__[0] != "_"]
+    bases = [
+        base for base in cls.__bases__ if base.__module__.partition(".")[0] == "divebook" and base.__name__[0] != "_"
+    ]
     linked = [scope.link(f"{base.__module__}.{base.__qualname__}") for base in bases]
     short = [link for base, link in zip(bases, linked, strict=True) if link.startswith("[")]
     if short:
@@ -547,7 +560,9 @@ def _class_entry(dotted: str, cls: type, level: int, scope: Scope) -> Iterator[s
         home = f"{member.owner.__module__}.{member.owner.__qualname__}"
         is_elsewhere = member.owner is not cls and home in scope.index
         (inherited if is_elsewhere else members).append(member)
-    described = dict(entries(split_sections(text).get("Attributes", ""))) if "Attributes" in split_sections(text) else {}
+    described = (
+        dict(entries(split_sections(text).get("Attributes", ""))) if "Attributes" in split_sections(text) else {}
+    )
     lines = [*_attribute_lines(dotted, cls, members, described, inside)]
     if lines:
         yield "**Values**" if issubclass(cls, enum.Enum) else "**Attributes**"
@@ -557,7 +572,8 @@ def _class_entry(dotted: str, cls: type, level: int, scope: Scope) -> Iterator[s
             if _has_code(member):
                 function = _getter(member.value)
                 yield heading(f"{dotted}.{member.name}", level + 1, f"{name}.{member.name}")
-                yield f"```py\n{member.name}: {annotation_text(inspect.signature(function).return_annotation) or 'Any'}\n```"
+                kind = annotation_text(inspect.signature(function).return_annotation)
+                yield f"```py\n{member.name}: {kind or 'Any'}\n```"
                 yield from docstring(inspect.getdoc(function) or "", inside)
         elif member.value is not None:
             yield heading(f"{dotted}.{member.name}", level + 1, f"{name}.{member.name}")
@@ -567,7 +583,9 @@ def _class_entry(dotted: str, cls: type, level: int, scope: Scope) -> Iterator[s
     for owner in dict.fromkeys(member.owner for member in inherited):
         home = f"{owner.__module__}.{owner.__qualname__}"
         names = [
-            scope.link(f"{home}.{member.name}").replace(f"`{home}.", "`") for member in inherited if member.owner is owner
+            scope.link(f"{home}.{member.name}").replace(f"`{home}.", "`")
+            for member in inherited
+            if member.owner is owner
         ]
         base = scope.link(home).replace(f"`{home}`", f"`{owner.__name__}`")
         yield wrapped(f"Inherited from {base}: {', '.join(names)}.")
@@ -588,7 +606,9 @@ def _attribute_lines(
         texts = attribute_texts(cls)
         for member in cls:
             yield item(f"`{member.name}` = `{member.value!r}`", texts.get(member.name, ""), scope)
-    groups = {tuple(name.strip() for name in head.partition(" : ")[0].split(",")): text for head, text in described.items()}
+    groups = {
+        tuple(name.strip() for name in head.partition(" : ")[0].split(",")): text for head, text in described.items()
+    }
     together = {name for names in groups for name in names}
     for names, text in groups.items():
         anchors = "".join(f'<a id="{dotted}.{name}"></a>' for name in names)
@@ -674,7 +694,11 @@ def render(page: Path, text: str, index: Mapping[str, tuple[Path, str]]) -> str:
     scope = Scope(page, index)
 
     def replace(match: re.Match[str]) -> str:
-        levels = re.findall(r"^(#+) (?!<a id)", re.sub(r"^```.*?^```", "", text[: match.start()], flags=re.M | re.S), re.M)
+        levels = re.findall(
+            r"^(#+) (?!<a id)",
+            re.sub(r"^```.*?^```", "", text[: match.start()], flags=re.MULTILINE | re.DOTALL),
+            re.MULTILINE,
+        )
         # Members are one level below. Deeper headings would be smaller than the text.
         level = min(len(levels[-1]) + 1, 3) if levels else 2
         blocks = KINDS[match["kind"]](match["argument"], level, scope)
@@ -734,7 +758,11 @@ KINDS: dict[str, Callable[[str, int, Scope], Iterator[str]]] = {
 
 def read() -> dict[Path, str]:
     """Return the text of each page with generated parts."""
-    texts = {path: path.read_text(encoding="utf-8") for path in sorted(PAGES.rglob("*.md")) if "/." not in path.as_posix()}
+    texts = {
+        path: path.read_text(encoding="utf-8")
+        for path in sorted(PAGES.rglob("*.md"))
+        if "/." not in f"/{path.relative_to(PAGES).as_posix()}"
+    }
     return {path: text for path, text in texts.items() if MARKER.search(text)}
 
 

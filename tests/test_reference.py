@@ -10,12 +10,12 @@ import typing
 from functools import cached_property
 from pathlib import Path
 
-import docs_data
-import docs_reference
 import pytest
 import typer.main
 
 import divebook
+import docs_data
+import docs_reference
 from divebook import _SUBPACKAGES as SUBPACKAGES
 from divebook import Bounds
 from divebook.analysis import log as arrow_tables
@@ -222,7 +222,9 @@ def test_names_are_described_once():
 def test_the_page_of_events_has_every_type_with_its_fields_and_an_example():
     described = re.findall(r"^<!-- event: (\w+) -->$", PAGES["events.md"], re.MULTILINE)
     assert sorted(described) == sorted(PAYLOADS)
-    parts = dict(re.findall(r'^### <a id="(\w+)"></a>(.*?)^<!-- end -->$', PAGES["events.md"], re.MULTILINE | re.DOTALL))
+    parts = dict(
+        re.findall(r'^### <a id="(\w+)"></a>(.*?)^<!-- end -->$', PAGES["events.md"], re.MULTILINE | re.DOTALL)
+    )
     for name, payload in PAYLOADS.items():
         assert re.findall(r"^\| `(\w+)` \|", parts[name], re.MULTILINE) == list(payload.field_names)
         assert "```json" in parts[name]

@@ -1,9 +1,6 @@
 """The pages of the documentation are built as a reader builds them, and every link in them leads somewhere."""
 
-import os
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -13,6 +10,7 @@ import typer.main
 
 import divebook
 from divebook.cli.main import app
+from tests.built_site import built_site
 
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = ("squidfunk.github.io", "www.mkdocs.org")
@@ -37,11 +35,8 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
-    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
+    folder, complaint = built_site(tmp_path_factory)
+    assert complaint == ""
     return folder
 
 

@@ -8,17 +8,14 @@ import bisect
 import html
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from functools import cached_property
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.built_site import built_site
+
 FIRST = 3
 QUESTIONS = {
     "resume after crash": ["how-to/resume.html", "07_when_it_breaks_off.html"],
@@ -59,13 +56,17 @@ QUESTIONS = {
 """Words that a user types, with the pages that answer them."""
 
 STOP_WORDS = frozenset(
-    """
-    a able about across after all almost also am among an and any are as at be because been but by can cannot could dear
-    did do does either else ever every for from get got had has have he her hers him his how however i if in into is it
-    its just least let like likely may me might most must my neither no nor not of off often on only or other our own
-    rather said say says she should since so some than that the their them then there these they this tis to too twas us
-    wants was we were what when where which while who whom why will with would yet you your
-    """.split()
+    re.findall(
+        r"\w+",
+        """
+        a able about across after all almost also am among an and any are as at be because been but by can cannot
+        could dear did do does either else ever every for from get got had has have he her hers him his how however i
+        if in into is it its just least let like likely may me might most must my neither no nor not of off often on
+        only or other our own rather said say says she should since so some than that the their them then there these
+        they this tis to too twas us wants was we were what when where which while who whom why will with would yet
+        you your
+        """,
+    )
 )
 """Words that lunr leaves out of the index."""
 K1 = 1.2
@@ -124,11 +125,8 @@ class Search:
 
 @pytest.fixture(scope="module")
 def search(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
-    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
+    # Dead links are a matter of other tests.
+    folder, _ = built_site(tmp_path_factory)
     return Search(folder / "search" / "search_index.json")
 
 
