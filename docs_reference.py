@@ -504,14 +504,14 @@ def _term(title: str, head: str, scope: Scope) -> str:
 # --- entries of the reference ----------------------------------------------------------------------------------------
 
 
-def entry(dotted: str, level: int, scope: Scope) -> Iterator[str]:
+def entry(dotted: str, level: int, scope: Scope, shown: str = "") -> Iterator[str]:
     """Yield the blocks about one public name."""
     value = object_of(dotted)
-    yield heading(dotted, level)
+    yield heading(dotted, level, shown)
     if inspect.ismodule(value):
         yield from docstring(inspect.getdoc(value) or "", scope)
         for name in names_of_module(value):
-            yield from entry(f"{dotted}.{name}", level + 1, scope)
+            yield from entry(f"{dotted}.{name}", level + 1, scope, name)
     elif inspect.isclass(value):
         yield from _class_entry(dotted, value, level, scope)
     elif callable(value):
@@ -720,7 +720,7 @@ def errors(_: str, __: int, scope: Scope) -> Iterator[str]:
     def add(cls: type, depth: int) -> None:
         text = split_sections(own_docstring(cls))[""].partition("\n\n")[0]
         link = f"[`{cls.__name__}`](#divebook.errors.{cls.__name__})"
-        rows.append(["&emsp;" * depth + link, inline(text, scope)])
+        rows.append(["&nbsp;" * (4 * depth) + link, inline(text, scope)])
         for below in classes:
             if cls in below.__bases__:
                 add(below, depth + 1)
@@ -728,7 +728,7 @@ def errors(_: str, __: int, scope: Scope) -> Iterator[str]:
     for cls in classes:
         if not any(base in classes for base in cls.__bases__):
             add(cls, 0)
-    yield "\n".join(table(["class", "raised if"], rows))
+    yield "\n".join(table(["class", "meaning"], rows))
 
 
 def api(argument: str, level: int, scope: Scope) -> Iterator[str]:

@@ -49,7 +49,7 @@ QUESTIONS = {
     "exit code": ["reference/json-output.html", "COMMANDS.html"],
     "json output": ["reference/json-output.html"],
     "ctx.sleep": ["reference/context.html"],
-    "undefined variable": ["reference/expressions.html"],
+    "undefined variable": ["reference/expressions.html", "reference/errors.html"],
     "dataframe columns": ["reference/frames.html"],
     "BoundExceededError": ["reference/errors.html"],
 }
@@ -117,6 +117,7 @@ class Search:
         best = {}
         for number, score in scores.items():
             location = self.sections[number]["location"]
+            score *= self.sections[number].get("boost", 1)  # noqa: PLW2901 - the score with the weight of the page
             share = ("#" not in location) + len(matched[number]) / len(set(terms))
             page = location.partition("#")[0]
             best[page] = max(best.get(page, 0), score * (1 + share**2))
