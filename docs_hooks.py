@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-FIRST = ("start/", "how-to/", "explain/", "0")
-"""Beginnings of the paths of pages that the search prefers to the reference: guides, and notebooks (``01_...``)."""
-BOOST = 4
+FIRST = ("start/", "how-to/", "explain/")
+"""Folders of the guides, which the search prefers to the reference."""
+BOOST = 3
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
