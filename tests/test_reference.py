@@ -14,14 +14,13 @@ import pytest
 import typer.main
 
 import divebook
-import docs_data
-import docs_reference
 from divebook import _SUBPACKAGES as SUBPACKAGES
 from divebook import Bounds
 from divebook.analysis import log as arrow_tables
 from divebook.cli.dev_env import app as dev_env
 from divebook.events.catalog import PAYLOADS
 from divebook.events.codec import decode_line, encode_line
+from documentation import data, reference
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "notebooks/reference").glob("*.md"))}
@@ -49,7 +48,7 @@ def on_pages():
         for dotted in re.findall(r"^<!-- api: (\S+) -->$", text, re.MULTILINE):
             found = object_of(dotted)
             if inspect.ismodule(found):
-                shown += [getattr(found, name) for name in docs_reference.names_of_module(found)]
+                shown += [getattr(found, name) for name in reference.names_of_module(found)]
             else:
                 shown.append(found)
     return shown
@@ -164,8 +163,9 @@ PLUMBING = {
     "divebook.widgets.runs_and_questions.RunsFeed": "reads the rows for the view of a list of runs",
 }
 """Classes that only internal methods return, with the reason."""
+WRITE = "python -m documentation.reference"
 CONSTANTS = (str, int, Bounds)
-HINT = "write <!-- api: NAME --> and <!-- end --> on a page of notebooks/reference, then: python docs_reference.py"
+HINT = "write <!-- api: NAME --> and <!-- end --> on a page of notebooks/reference, then run: " + WRITE
 
 
 def test_every_public_name_has_a_place_on_a_page():
@@ -192,9 +192,9 @@ def test_the_page_of_errors_shows_the_module():
 
 
 def test_the_generated_parts_of_the_pages_are_current():
-    present = docs_reference.read()
-    wrong = [path.name for path, text in docs_reference.current().items() if text != present[path]]
-    assert wrong == [], "python docs_reference.py"
+    present = reference.read()
+    wrong = [path.name for path, text in reference.current().items() if text != present[path]]
+    assert wrong == [], WRITE
     assert [path.name for path, text in present.items() if re.search(r"^::: ", text, re.MULTILINE)] == []
 
 
@@ -202,12 +202,12 @@ def test_each_description_has_a_heading_with_an_anchor_and_a_text():
     """A name on a page is of use only with its docstring."""
     empty = []
     for name, text in PAGES.items():
-        for match in docs_reference.MARKER.finditer(text):
+        for match in reference.MARKER.finditer(text):
             if match["kind"] != "api":
                 continue
             value = object_of(match["argument"])
             assert f'<a id="{match["argument"]}"></a>' in match["text"]
-            documented = inspect.isfunction(value) or (inspect.isclass(value) and docs_reference.own_docstring(value))
+            documented = inspect.isfunction(value) or (inspect.isclass(value) and reference.own_docstring(value))
             first = re.split(r"\W+", inspect.getdoc(value) or "")[0]
             if documented and not re.search(rf"^(?:Return|{first})", match["text"], re.MULTILINE):
                 empty.append((name, match["argument"]))
@@ -231,7 +231,7 @@ def test_the_page_of_events_has_every_type_with_its_fields_and_an_example():
 
 
 def test_the_example_of_an_event_is_an_event_of_the_present_form():
-    lines = docs_data.EXAMPLES.read_text(encoding="utf-8").splitlines()
+    lines = data.EXAMPLES.read_text(encoding="utf-8").splitlines()
     events = [decode_line(line) for line in lines]
     assert [event.event_type for event in events] == list(PAYLOADS)
     for line, event in zip(lines, events, strict=True):

@@ -1,7 +1,7 @@
 """Generated parts of pages about data: types of events, columns of frames, and JSON that commands print.
 
-`docs_reference` calls the functions of this module for the markers ``event``, ``events``, ``frame``, ``dtypes`` and
-``json``.
+`documentation.reference` calls the functions of this module for the markers ``event``, ``events``, ``frame``,
+``dtypes`` and ``json``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import docs_reference as reference
+from documentation import reference
 
-EXAMPLES = Path(__file__).parent / "tests" / "events" / "examples.jsonl"
+EXAMPLES = Path(__file__).parents[1] / "tests" / "events" / "examples.jsonl"
 """One recorded event of each type."""
 
 # --- events ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Generated parts of the pages in ``notebooks``: Python names, types of events, frames, and JSON output.
 
-``python docs_reference.py`` rewrites the text between ``<!-- KIND: ARGUMENT -->`` and ``<!-- end -->`` in all pages.
+``python -m documentation.reference`` rewrites the text between ``<!-- KIND: ARGUMENT -->`` and ``<!-- end -->`` in all
+pages.
 The rest of a page is written by hand. Kinds:
 
 ``api``
@@ -40,7 +41,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "notebooks"
 WIDTH = 120
 MARKER = re.compile(
@@ -737,10 +738,12 @@ def api(argument: str, level: int, scope: Scope) -> Iterator[str]:
 
 
 def _data(name: str) -> Callable[[str, int, Scope], Iterator[str]]:
-    """Return a function of `docs_data`, which imports this module."""
+    """Return a function of `documentation.data`, which imports this module."""
 
     def blocks(argument: str, level: int, scope: Scope) -> Iterator[str]:
-        function: Callable[[str, int, Scope], Iterator[str]] = getattr(importlib.import_module("docs_data"), name)
+        function: Callable[[str, int, Scope], Iterator[str]] = getattr(
+            importlib.import_module("documentation.data"), name
+        )
         return function(argument, level, scope)
 
     return blocks
