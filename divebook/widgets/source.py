@@ -227,7 +227,7 @@ class SpendingTracker:
 # --- previews of arguments and results on one line -------------------------------------------------------------------
 
 
-PREVIEW_WIDTH = 100
+PREVIEW_WIDTH = 80
 _LOOKED_AT = PREVIEW_WIDTH + TEXT_BEHIND_CUT
 """Number of encoded characters. The characters behind the cut show whether the cut divides a secret."""
 _ANSWERS = (AGENT_RESPONSE, CACHED_RESPONSE)

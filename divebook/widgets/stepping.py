@@ -47,7 +47,7 @@ EVENTS_PER_ANSWER = 10_000
 MAX_PATHS = 200
 MAX_CAUSES = 200
 """Maximum number of lines that explain one value."""
-MAX_LABEL = 80
+MAX_LABEL = 60
 """Maximum number of characters of a value in the list of events."""
 DEPTH = 3
 """Number of nested levels in such a text."""

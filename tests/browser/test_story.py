@@ -130,7 +130,7 @@ def test_a_kernel_dies_and_nothing_is_paid_twice(tab, folder, theme):
     card = notebook.output(2).get_by_text("Publish the labels of 60 tickets?").filter(visible=True).first
     card.wait_for()
     film.take("It asks a question, and would wait for days.", 3)
-    notebook.output(2).get_by_role("button", name="Yes").click()
+    notebook.output(2).get_by_role("button", name="Approve").click()
     notebook.wait_idle()
     notebook.see(3, "60 calls were paid")
     film.take("60 calls were needed, and 60 calls were paid.", 4)
