@@ -747,11 +747,11 @@ def _plain_name(value: Any, key: str, step: object) -> Any:
     """Return the normal form of a name that a step refers to. Raise `SetupError` if the value is the object itself,
     such as a function, which a log cannot hold. Other values that are not names stay for the check of the definition.
     """
-    known = None if isinstance(value, str) else getattr(value, "name", getattr(value, "__name__", None))
-    if isinstance(known, str):
+    own_name = None if isinstance(value, str) else getattr(value, "name", getattr(value, "__name__", None))
+    if isinstance(own_name, str):
         article = "an" if key[0] in "ae" else "a"
         raise SetupError(
-            f"{key} of step {step!r} must be the name of {article} {key}, not the object; write {key}={known!r}, or "
+            f"{key} of step {step!r} must be the name of {article} {key}, not the object; write {key}={own_name!r}, or "
             "the name under which it was added"
         )
     return normal_name(value)

@@ -174,18 +174,18 @@ def built_in_actions(
     # The parameters are capitalised because definitions spell them so.
     # Further parameters of a step are ignored. If a parameter is missing, the error names them, because one of them may
     # be the missing one in another spelling.
-    async def read(Path: Any = None, **others: Any) -> str:  # noqa: N803
+    async def read(Path: Any = None, **extra: Any) -> str:  # noqa: N803
         """Return the text of a document."""
-        path = _text("Path", Path, others)
+        path = _text("Path", Path, extra)
         try:
             return (await documents.read(path)).content
         except (DivebookError, OSError, UnicodeError) as error:
             raise StepError(f"failed to read document: {error}") from error
 
-    async def write(Path: Any = None, Content: Any = None, **others: Any) -> None:  # noqa: N803
+    async def write(Path: Any = None, Content: Any = None, **extra: Any) -> None:  # noqa: N803
         """Write a document as a whole."""
-        path = _text("Path", Path, others)
-        content = _text("Content", Content, others)
+        path = _text("Path", Path, extra)
+        content = _text("Content", Content, extra)
         try:
             documents.put(path, content)
         except (DivebookError, OSError, UnicodeError) as error:
@@ -195,9 +195,9 @@ def built_in_actions(
         """Return the current time as RFC 3339 text with second precision."""
         return now().replace(microsecond=0).isoformat()
 
-    async def print_line(Message: Any = None, **others: Any) -> None:  # noqa: N803
+    async def print_line(Message: Any = None, **extra: Any) -> None:  # noqa: N803
         """Print a line."""
-        printer(_text("Message", Message, others))
+        printer(_text("Message", Message, extra))
 
     functions: dict[str, Callable[..., Awaitable[Any]]] = {
         "Document.Read": read,
@@ -211,12 +211,12 @@ def built_in_actions(
     }
 
 
-def _text(name: str, value: Any, others: Mapping[str, Any]) -> str:
-    """Return the value of a parameter that must be a string. `others` are the parameters that the action lacks."""
+def _text(name: str, value: Any, extra: Mapping[str, Any]) -> str:
+    """Return the value of a parameter that must be a string. `extra` are the parameters that the action lacks."""
     if isinstance(value, str):
         return value
     message = f"{name.lower()} parameter must be a string, got {type(value).__name__}"
     if value is None:
-        unknown = f"; unknown parameters: {', '.join(others)}" if others else ""
+        unknown = f"; unknown parameters: {', '.join(extra)}" if extra else ""
         message += f"{unknown}; write Parameters: {{{name}: ...}}"
     raise StepError(message)
