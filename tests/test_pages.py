@@ -38,6 +38,9 @@ from divebook.definitions.reader import read_definitions
 from divebook.notebook.session import open_session, reset_session
 from divebook.steps.actions import REGISTERED
 
+pytestmark = pytest.mark.timeout(600)
+"""A page may start several processes, which take long on a busy machine."""
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
 GENERATED = ("COMMANDS.md", "DEV_ENV.md", "KEYS.md")

@@ -16,6 +16,9 @@ import pytest
 
 from tests.built_site import built_site
 
+pytestmark = pytest.mark.timeout(600)
+"""The first test builds the site."""
+
 FIRST = 3
 QUESTIONS = {
     "resume after crash": ["how-to/resume.html", "07_when_it_breaks_off.html"],
