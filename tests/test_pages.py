@@ -203,6 +203,8 @@ def notebook(bare_shell, folder, monkeypatch):
     open_session(os.environ["DIVEBOOK_STORE"])
     monkeypatch.setitem(sys.modules, "__main__", bare_shell.user_module)
     bare_shell.run_line_magic("load_ext", "divebook")
+    # The cells of each page are counted from 1.
+    bare_shell.execution_count = 1
     yield bare_shell
     bare_shell.run_line_magic("unload_ext", "divebook")
     bare_shell.reset(new_session=False)
