@@ -242,8 +242,8 @@ def test_blocks_that_are_not_executed_are_valid(name):
             read_definitions(block.code.partition("\n")[2])
         if block.language in ("sh", "console") and (block.language == "sh" or block.reason is not None):
             for line in re.findall(r"^(?:\$ )?(divebook [a-z].*?)(?: [|>&].*)?$", block.code, re.MULTILINE):
-                used, known = options_of(line)
-                assert used <= known, f"{name}, line {block.line}: {line}"
+                used, existing = options_of(line)
+                assert used <= existing, f"{name}, line {block.line}: {line}"
 
 
 @pytest.mark.parametrize("name", pages())
