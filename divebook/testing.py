@@ -29,7 +29,7 @@ from divebook.definitions.json_schemas import FITTING
 from divebook.errors import InterruptExpiredError, NotFoundError, OperationError, SetupError, StepError
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
-from divebook.events.rich_output import storable_result
+from divebook.events.rich_output import with_displays
 from divebook.questions.answer import checked_answer
 from divebook.questions.question import DEFINABLE, KINDS, Question
 from divebook.runtime.errors import as_recorded
@@ -305,7 +305,7 @@ class Context(WorkflowContext):
         except Exception as error:
             raise as_recorded(error) from error
         # The caller gets a copy of the value, as from a log.
-        return opened(storable_result(result, f"result of {label}"))
+        return opened(storable(result, f"result of {label}", with_displays))
 
     def agent(self, agent: Agent[Any] | str) -> AgentHandle[Any]:
         """Return a handle of an agent, whose replies are those that the test gave under its name."""

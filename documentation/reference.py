@@ -97,14 +97,14 @@ def members_of(cls: type) -> list[Member]:
     """Return the public members of a class that divebook defines: those of the class first, then inherited ones, each
     in the order of the source.
     """
-    found: dict[str, Member] = {}
+    public_members: dict[str, Member] = {}
     for base in cls.__mro__:
         if base.__module__.partition(".")[0] != "divebook":
             continue
         texts = attribute_texts(base)
         annotations = vars(base).get("__annotations__", {})
         for name in [*annotations, *vars(base)]:
-            if name[0] == "_" or name in found:
+            if name[0] == "_" or name in public_members:
                 continue
             value = inspect.getattr_static(base, name, None)
             annotation = annotation_text(annotations.get(name, ""))
@@ -116,8 +116,8 @@ def members_of(cls: type) -> list[Member]:
                 value, property | cached_property | staticmethod | classmethod
             )
             if is_code or name in texts or (name in annotations and not isinstance(value, enum.Enum)):
-                found[name] = Member(name, value if is_code else None, annotation, texts.get(name, ""), base)
-    return list(found.values())
+                public_members[name] = Member(name, value if is_code else None, annotation, texts.get(name, ""), base)
+    return list(public_members.values())
 
 
 @cache
@@ -150,7 +150,7 @@ def _definitions(module: str) -> dict[str, ast.AST]:
 
     `inspect.getsource` would parse the module again for each class.
     """
-    found: dict[str, ast.AST] = {}
+    nodes_by_name: dict[str, ast.AST] = {}
     source = getattr(sys.modules.get(module), "__file__", None)
     todo: list[tuple[str, ast.AST]] = []
     if source and module.partition(".")[0] == "divebook":
@@ -159,10 +159,10 @@ def _definitions(module: str) -> dict[str, ast.AST]:
         prefix, node = todo.pop()
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                found[prefix + child.name] = child
+                nodes_by_name[prefix + child.name] = child
             if isinstance(child, ast.ClassDef):
                 todo.append((f"{prefix}{child.name}.", child))
-    return found
+    return nodes_by_name
 
 
 # --- signatures ------------------------------------------------------------------------------------------------------

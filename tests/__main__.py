@@ -199,10 +199,10 @@ def other_files(version, versions):
     files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py"))
     files = [file for file in files if not file.startswith(ON_EVERY_PYTHON)]
     shared = [file for file in files if file.startswith(ON_ONE_FURTHER_PYTHON)]
-    others = [file for file in files if not file.startswith(ON_ONE_FURTHER_PYTHON)]
+    independent = [file for file in files if not file.startswith(ON_ONE_FURTHER_PYTHON)]
     share = versions.index(version)
     left_out = [file for number, file in enumerate(shared) if number % len(versions) != share]
-    return left_out + [file for number, file in enumerate(others) if number % (2 * len(versions)) != share]
+    return left_out + [file for number, file in enumerate(independent) if number % (2 * len(versions)) != share]
 
 
 def install(name, python):

@@ -75,6 +75,13 @@ class Unplaced:
     __module__ = 5
 
 
+class Surrogate:
+    """A value whose display as HTML cannot be encoded."""
+
+    def _repr_html_(self):
+        return "\ud800"
+
+
 def dead():
     return weakref.proxy({object()})
 
@@ -151,6 +158,8 @@ UNSTORABLE = {
     "list that raises KeyboardInterrupt inside": lambda: {
         "a": [raising(KeyboardInterrupt, "__iter__", "__repr__", "__str__", base=list), object()]
     },
+    "display that raises SystemExit": lambda: raising(SystemExit, "_repr_png_", "_repr_html_"),
+    "display that is not valid Unicode": Surrogate,
     "class that raises": AtItsClass,
     "reference to what is gone inside": lambda: {"a": [dead()]},
     **{f"model that raises {error.__name__}": partial(odd_model, error) for error in BEYOND},

@@ -38,6 +38,9 @@ from divebook.definitions.reader import read_definitions
 from divebook.notebook.session import open_session, reset_session
 from divebook.steps.actions import REGISTERED
 
+pytestmark = pytest.mark.timeout(600)
+"""A page may start several processes, which take long on a busy machine."""
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
 GENERATED = ("COMMANDS.md", "DEV_ENV.md", "KEYS.md")
@@ -200,6 +203,8 @@ def notebook(bare_shell, folder, monkeypatch):
     open_session(os.environ["DIVEBOOK_STORE"])
     monkeypatch.setitem(sys.modules, "__main__", bare_shell.user_module)
     bare_shell.run_line_magic("load_ext", "divebook")
+    # The cells of each page are counted from 1.
+    bare_shell.execution_count = 1
     yield bare_shell
     bare_shell.run_line_magic("unload_ext", "divebook")
     bare_shell.reset(new_session=False)
@@ -237,8 +242,8 @@ def test_blocks_that_are_not_executed_are_valid(name):
             read_definitions(block.code.partition("\n")[2])
         if block.language in ("sh", "console") and (block.language == "sh" or block.reason is not None):
             for line in re.findall(r"^(?:\$ )?(divebook [a-z].*?)(?: [|>&].*)?$", block.code, re.MULTILINE):
-                used, known = options_of(line)
-                assert used <= known, f"{name}, line {block.line}: {line}"
+                used, existing = options_of(line)
+                assert used <= existing, f"{name}, line {block.line}: {line}"
 
 
 @pytest.mark.parametrize("name", pages())

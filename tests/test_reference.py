@@ -240,12 +240,12 @@ def test_the_example_of_an_event_is_an_event_of_the_present_form():
 
 def test_the_page_of_frames_has_every_frame():
     described = re.findall(r"^<!-- frame: .* = (\S+) -->$", PAGES["frames.md"], re.MULTILINE)
-    found = [
+    declared = [
         f"divebook.analysis.{path.stem}.{name}"
         for path in sorted((ROOT / "divebook/analysis").glob("*.py"))
         for name in re.findall(r"^@documented\(\w+\)\ndef (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     ]
-    assert sorted(described) == sorted(found)
+    assert sorted(described) == sorted(declared)
 
 
 def test_the_page_of_frames_has_the_arrow_type_of_each_dtype():
@@ -284,17 +284,17 @@ def variables_in_code():
     for text in texts:
         for name, value in re.findall(r'^([A-Z_]+) = "(\w+)"$', text, re.MULTILINE):
             constants.setdefault(name, set()).add(value)
-    found = set()
+    variables = set()
     for text in texts:
         if not re.search(r"environ|getenv|envvar|variable", text):
             continue
-        own = dict(re.findall(r'^([A-Z_]+) = "(\w+)"$', text, re.MULTILINE))
+        in_file = dict(re.findall(r'^([A-Z_]+) = "(\w+)"$', text, re.MULTILINE))
         for node in functions_that_read_variables(ast.parse(text)):
             if isinstance(node, ast.Constant):
-                found.add(node.value)
+                variables.add(node.value)
             elif isinstance(node, ast.Name):
-                found |= {own[node.id]} if node.id in own else constants.get(node.id, set())
-    return {name for name in found if isinstance(name, str) and re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", name)}
+                variables |= {in_file[node.id]} if node.id in in_file else constants.get(node.id, set())
+    return {name for name in variables if isinstance(name, str) and re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", name)}
 
 
 def test_the_page_of_environment_variables_has_every_variable():

@@ -12,6 +12,9 @@ import divebook
 from divebook.cli.main import app
 from tests.built_site import built_site
 
+pytestmark = pytest.mark.timeout(600)
+"""The first test builds the site."""
+
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = (
     *("squidfunk.github.io", "www.mkdocs.org"),  # the theme names its makers

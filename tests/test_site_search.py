@@ -16,10 +16,13 @@ import pytest
 
 from tests.built_site import built_site
 
+pytestmark = pytest.mark.timeout(600)
+"""The first test builds the site."""
+
 FIRST = 3
 QUESTIONS = {
     "resume after crash": ["how-to/resume.html", "07_when_it_breaks_off.html"],
-    "kernel died": ["how-to/resume.html", "07_when_it_breaks_off.html"],
+    "kernel died": ["how-to/resume.html", "start/first-run.html", "07_when_it_breaks_off.html"],
     "fix failed run": ["how-to/fix-a-failed-run.html"],
     "delete runs": ["how-to/clean-up.html"],
     "where is the store": ["how-to/clean-up.html", "reference/stores.html", "reference/environment-variables.html"],

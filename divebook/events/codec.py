@@ -177,8 +177,18 @@ def check_size(size: int, path: str = "data") -> None:
         )
 
 
-def storable(value: Any, path: str) -> Any:
+def storable(value: Any, path: str, replace: Callable[[Any], Any] | None = None) -> Any:
     """Return a value in normalized form (plain data and recorded forms), after a check that an event can contain it.
+
+    Parameters
+    ----------
+    value
+        Any object.
+    path
+        Name of the value, for the error.
+    replace
+        Called with a value that cannot be stored; returns what is stored in its place, or the value itself if nothing
+        can take its place.
 
     Raises
     ------
@@ -188,10 +198,17 @@ def storable(value: Any, path: str) -> Any:
     kind = type(value)
     if value is None or kind is bool or (kind is int and -WHOLE <= value < WHOLE):  # needs no conversion
         return value
-    plain = normalize(value, path)
-    if type(plain) not in _ALWAYS_STORABLE:
-        encode(plain, path)
-    return plain
+    try:
+        plain = normalize(value, path)
+        if type(plain) not in _ALWAYS_STORABLE:
+            encode(plain, path)
+    except UnstorableValueError:
+        replacement = value if replace is None else replace(value)
+        if replacement is value:
+            raise
+    else:
+        return plain
+    return storable(replacement, path)
 
 
 def locate_surrogate(value: Any, path: str) -> str | None:

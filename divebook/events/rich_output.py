@@ -69,29 +69,19 @@ class RichOutput:
         )
 
 
-def storable_result(value: Any, path: str = "result") -> Any:
-    """Return the result of a call in normalized form, as `storable` does. An object that the log cannot contain but
-    that notebooks display as an image or as HTML is replaced by a `RichOutput`, also as an item of a list, tuple or
-    dict.
-
-    Raises
-    ------
-    UnstorableValueError
-        With the path to the part that cannot be stored.
+def with_displays(value: Any) -> Any:
+    """Return a value with a `RichOutput` in place of each part that only notebooks can display: the value itself, or an
+    item of a list, tuple or dict. Returns the value itself if it has no such part.
     """
     try:
-        return storable(value, path)
-    except UnstorableValueError:
-        displayed = _with_displays(value, 0)
-        if displayed is value:
-            raise
-    return storable(displayed, path)
+        return _with_displays(value, 0)
+    # A class may raise anything when it is read or displayed, as `divebook.events.values.normalize` describes.
+    except BaseException:  # noqa: BLE001 - the caller reports why the value cannot be stored
+        return value
 
 
 def _with_displays(value: Any, depth: int) -> Any:
-    """Return a value with a `RichOutput` in place of each part that only notebooks can display; the value itself if it
-    has no such part.
-    """
+    """Replace parts of a value as `with_displays` does. Containers at the `depth` of `MAX_DEPTH` are not searched."""
     if type(value) in (list, tuple, dict) and depth < MAX_DEPTH:
         items = list(value.values()) if type(value) is dict else value
         displayed = [_with_displays(item, depth + 1) for item in items]
@@ -101,6 +91,7 @@ def _with_displays(value: Any, depth: int) -> Any:
     try:
         storable(value, "result")
     except UnstorableValueError:
+        # Frames display themselves as well, but the log can contain them as they are.
         output = rich_output_of(value)
         return value if output is None else output
     return value

@@ -35,7 +35,8 @@ from divebook.engine.retries import names_of
 from divebook.engine.state import OperationRecord
 from divebook.errors import OperationError
 from divebook.events import catalog
-from divebook.events.rich_output import storable_result
+from divebook.events.codec import storable
+from divebook.events.rich_output import with_displays
 from divebook.processes import is_kernel
 from divebook.questions.question import FAIL, OUTCOME_UNKNOWN, RETRY
 from divebook.questions.wording import Wording, outcome_unknown
@@ -272,7 +273,7 @@ class Recorder:
             has_returned = True
             # Inside the `try`: a result that the log cannot store is a failure of the call, although the call
             # returned.
-            result = storable_result(result)
+            result = storable(result, "result", with_displays)
         except Exception as error:  # any exception of the call is its recorded outcome
             # The files changed even if the call failed. The changes are recorded after its end, so that both share
             # one commit.
@@ -422,7 +423,7 @@ async def run_body(
     """
     place = request.place
     try:
-        result = storable_result(await contained(body(record.operation_id), loop))
+        result = storable(await contained(body(record.operation_id), loop), "result", with_displays)
     except Exception as error:  # any exception of the body is the recorded outcome, unless the log failed
         operations.require_agreement(place.path)
         if operations.journal.error is not None:
@@ -618,7 +619,7 @@ class UnknownOutcomes:
             raise self._operations.fail(place, record, error, since=now)
         result = response.get("result")
         if convert is not None:
-            result = storable_result(convert(result))
+            result = storable(convert(result), "result", with_displays)
         self._operations.complete(place, record, result, since=now)
         return OutcomeDecision(again=False, result=result)
 

@@ -39,9 +39,9 @@ from divebook.errors import (
     missing_attribute,
 )
 from divebook.events import catalog
-from divebook.events.codec import checked
+from divebook.events.codec import checked, storable
 from divebook.events.recorded import opened
-from divebook.events.rich_output import storable_result
+from divebook.events.rich_output import with_displays
 from divebook.runtime.calls import call, named_workspace
 from divebook.runtime.children import BeginSuccessor, DriveChild
 from divebook.runtime.concurrency import STRAND, CallCounter, ConcurrentCalls, Group, Suspended
@@ -1037,7 +1037,7 @@ class FunctionStep:
             raise NotFoundError("workflow function", name, WORKFLOW_FUNCTIONS, missing_function(name))
         workflow_context = Context(context, *self._services)
         value = await workflow_context._run_function(WORKFLOW_FUNCTIONS[name].function)  # noqa: SLF001 - same module
-        stored = storable_result(value, RESULT)
+        stored = storable(value, RESULT, with_displays)
         return Outcome(value_text(stored), stored)
 
 

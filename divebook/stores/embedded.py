@@ -410,7 +410,17 @@ def pack(data: bytes) -> str:
     """Return bytes as a string: compressed (deflate) and in base64. Pages and notebooks contain the parts of an
     embedded log as such strings.
     """
-    return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
+    # Zlib's "filtered" strategy, which prefers single bytes to short repetitions, makes columns of numbers smaller by
+    # 6 %, but prose larger by 1 %.
+    return base64.b64encode(min((_deflated(data, strategy) for strategy in _STRATEGIES), key=len)).decode("ascii")
+
+
+_STRATEGIES = (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED)
+
+
+def _deflated(data: bytes, strategy: int) -> bytes:
+    compressor = zlib.compressobj(9, strategy=strategy)
+    return compressor.compress(data) + compressor.flush()
 
 
 def part_of(value: Any) -> str:

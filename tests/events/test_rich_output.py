@@ -14,8 +14,9 @@ import pytest
 import divebook
 from divebook import Environment, Step, Workflow
 from divebook.errors import InterruptError, UnstorableValueError
+from divebook.events.codec import storable
 from divebook.events.recorded import opened
-from divebook.events.rich_output import RichOutput, image_uri, recorded_output, storable_result
+from divebook.events.rich_output import RichOutput, image_uri, recorded_output, with_displays
 from divebook.events.values import normalize
 from divebook.text.redaction import Redactor
 from divebook.widgets.recording import CleanRun
@@ -46,6 +47,10 @@ class Drawing:
 
     def _repr_svg_(self):
         return "<svg/>", {"isolated": True}
+
+
+def storable_result(value):
+    return storable(value, "result", with_displays)
 
 
 Figure = type("Figure", (), {"savefig": lambda self, file, **_: file.write(PNG), "__module__": "matplotlib.figure"})
@@ -128,6 +133,7 @@ def test_an_object_for_display_is_refused_as_an_input_an_argument_and_an_answer(
 
 READ_RESULT = """
 import sys
+from divebook.events.codec import storable
 from divebook.events.recorded import opened
 from divebook.stores import open_store
 store = open_store(sys.argv[1])
