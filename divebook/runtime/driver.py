@@ -43,7 +43,9 @@ from divebook.engine.instructions import Fact
 from divebook.engine.lifecycle import INTERRUPTED, TERMINAL, shown_status
 from divebook.engine.state import ExecutionState
 from divebook.errors import (
+    UNREADABLE,
     CorruptStoreError,
+    DecryptionError,
     DivebookError,
     ExecutionError,
     LeaseHeldError,
@@ -1147,6 +1149,8 @@ class ExecutionRegistry:
         driver.wait_until_stored()
         try:
             return driver.refresh()
+        except DecryptionError:
+            return self.load(execution_id)  # later events have another key; the error comes with the first value
         except (CorruptStoreError, NewerStoreError) as damage:
             # This driver is not registered: the registered one may still be used by code that has read a sound state.
             log = self._readable_log(execution_id, damage)
@@ -1155,15 +1159,24 @@ class ExecutionRegistry:
     def load(self, execution_id: str, state: ExecutionState | None = None) -> Driver:
         """Return a new driver of a stored execution. It reads the log when it is first used, unless `state` is given,
         the newest state of the execution.
+
+        An execution whose first event cannot be read has a driver too, so that lists of executions include it. Its log
+        then raises when it is used.
         """
-        opening = recorded_opening(execution_id, self.store)
-        driver = Driver(
-            execution_id,
-            opening.inputs,
-            self.store,
-            lambda: self._load_log(execution_id, opening, state),
-            self._clock,
-        )
+        opening: catalog.ExecutionStarted | None = None
+        # Without its key, an encrypted run must not hide the other runs
+        # (test_runs_lists_runs_that_cannot_be_decrypted).
+        with suppress(*UNREADABLE):
+            opening = recorded_opening(execution_id, self.store)
+
+        def read_log() -> LoadedLog:
+            if opening is not None:
+                return self._load_log(execution_id, opening, state)
+            later_opening = recorded_opening(execution_id, self.store)
+            shared().learn(later_opening.inputs)  # the driver was created without them
+            return self._load_log(execution_id, later_opening, state)
+
+        driver = Driver(execution_id, {} if opening is None else opening.inputs, self.store, read_log, self._clock)
         driver.durability = self.store.record(execution_id).durability
         return driver
 
