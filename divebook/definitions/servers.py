@@ -314,7 +314,7 @@ class MCPServerDefinition(Definition):
             extension=True,
         ),
     ] = False
-    folder: str = field(default="", init=False, repr=False)
+    folder: str = field(default="", init=False, compare=False, repr=False)
     """Folder of the definition, in which its relative file paths start; empty for the current folder. It is set when a
     text is read, and is not part of the stored form."""
 
