@@ -408,11 +408,24 @@ class Driver:
             return "not running in this process; start it first"
         # Whoever waits for it has looked for another process that drives it before.
         status = shown_status(self.state.shown_status, is_driven=False)
-        way_on = advised(f"resume {self.id}", "run.resume()")
         if status == INTERRUPTED:
+            way_on = self.resume_advice()
             return f"interrupted: its process has ended, and no process continues it; to continue: {way_on}"
-        question = " or answer its question" if self.interrupts else ""
-        return f"{status}, and no process continues it; to continue: {way_on}{question}"
+        way_on = self.resume_advice(" or answer its question" if self.interrupts else "")
+        return f"{status}, and no process continues it; to continue: {way_on}"
+
+    def resume_advice(self, more: str = "") -> str:
+        """Return the command that resumes this stored execution, as the reader types it, followed by the text `more`.
+        For an execution with a start key it also names the start that finds and resumes it in a program that runs
+        again.
+        """
+        in_python = "run.resume()"
+        command = advised(f"resume {self.id}", in_python)
+        record = self.store.record(self.id)
+        if record.key is None or command != in_python:
+            return f"{command}{more}"
+        start = f"environment.start({record.workflow_name!r}, ..., key={record.key!r}).resume().wait()"
+        return f"{command}{more}. In a program that runs again, write {start}"
 
     def standstill(self) -> Future[None]:
         """Return a future that is done when the execution has ended or waits without being driven (is parked). It is
