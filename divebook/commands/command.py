@@ -587,9 +587,10 @@ class Invocation:
         names = self.environment.definitions.workflows
         newest = newest_run(self.environment.store, names)
         if newest is None:
-            others = ", ".join(sorted({record.workflow_name for record in self.environment.store.records(limit=100)}))
+            records = self.environment.store.records(limit=100)
+            recorded_names = ", ".join(sorted({record.workflow_name for record in records}))
             defined = f"the workflows of {file} ({', '.join(names) or 'none'})"
-            present = f"; the store has runs of {others}. Name a run, or another file" if others else ""
+            present = f"; the store has runs of {recorded_names}. Name a run, or another file" if recorded_names else ""
             raise NotFoundError("run", "the newest one", message=f"there is no run of {defined}{present}")
         return newest.execution_id
 

@@ -28,6 +28,8 @@ from divebook.events.event import to_datetime
 from divebook.projections.spans import Handled, PlaceOf, Span, headline, places_in
 from divebook.projections.summary import ReadLog
 from divebook.report.hints import advised
+from divebook.report.model import Items, Report
+from divebook.report.shown import Shown
 from divebook.text.format import branch_name, plural
 from divebook.text.redaction import cut, one_line, shared
 
@@ -41,7 +43,7 @@ _NO_CALLS = (AGENT_TURN, TIMER)
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Shown):
     """Failed item or step, with the error, its cause and its location.
 
     ``print(run.failure)`` shows the error, its meaning, its location, the arguments and the next step. `lines` and
@@ -134,7 +136,8 @@ class Failure:
         way_on = advised("resume", "run.resume()")
         return f"correct the cause, then {way_on} continues the run and keeps what has completed"
 
-    def __str__(self) -> str:
+    def report(self) -> Report:
+        """Return the error, its meaning, its location, the arguments and the next step."""
         arguments = ", ".join(f"{name} = {one_line(text, WIDTH)}" for name, text in (self.arguments or {}).items())
         facts = {
             "means": self.means,
@@ -142,7 +145,8 @@ class Failure:
             "arguments": arguments,
             "next": self.next_step,
         }
-        return "\n".join((self.headline, *(f"  {name}: {text}" for name, text in facts.items() if text)))
+        title, *more = self.headline.splitlines() or [""]
+        return Report(title, blocks=(Items((*more, *(f"{name}: {text}" for name, text in facts.items() if text))),))
 
     def in_words(self) -> str:
         """Return the complete failure as text: the headline and the details."""
