@@ -802,6 +802,10 @@ class NewerStoreError(StoreError):
     """Raised if a newer version of divebook wrote the store, or one of its events."""
 
 
+UNREADABLE = (CorruptStoreError, DecryptionError, NewerStoreError)
+"""Errors of a log that the store has, but that cannot be read. One such log must not hide the other executions."""
+
+
 class ExecutionNotFoundError(StoreError, NotFoundError):
     """Raised if the store has no execution with the requested id.
 

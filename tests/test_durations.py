@@ -20,12 +20,13 @@ from divebook.queues import Worker
 from divebook.steps.actions import action_of
 from divebook.steps.function import WorkspaceHandle
 from divebook.stores.maintenance import gc
-from divebook.text.arguments import DURATION_FORMS
+from divebook.text.arguments import DURATION_FORMS, plain_seconds
+from divebook.text.format import parse_duration
 from divebook.workspaces.shell import LocalShell, Shell
 from tests.definitions.test_definitions_schema import data_of, faults
 from tests.test_reference import PLUMBING, on_pages, public_objects, received
 
-FORMS = (timedelta(minutes=1.5), 90, 90.0, "90s", "1m30s", "1 min 30 s")
+FORMS = (timedelta(minutes=1.5), 90, 90.0, "90s", "1m30s", "1 min 30 s", "1 minute 30 seconds")
 NAMES = (
     *("timeout", "expires_in", "within", "patience", "duration", "max_seconds", "cache"),
     *("older_than", "default_timeout"),
@@ -35,6 +36,17 @@ NAMES = (
 
 def double(x: int) -> int:
     return 2 * x
+
+
+@pytest.mark.parametrize(
+    ("word", "size"), [("second", 1), ("minute", 60), ("hour", 3600), ("day", 86400), ("week", 604800)]
+)
+def test_durations_may_have_the_words_of_their_units(word, size):
+    for text in (f"1 {word}", f"1{word}", f"1 {word}s"):
+        assert plain_seconds(text) == parse_duration(text) == size
+    assert parse_duration(f"2.5 {word}s 3 seconds") == 2.5 * size + 3
+    for wrong in (f"{word}", f"1 {word}ss", f"1 {word[:-1]}"):
+        assert plain_seconds(wrong) == wrong
 
 
 def lifetime_of_question(value):
@@ -103,7 +115,7 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("form", ["90", "90.0", "90s", "1m30s", "1 min 30 s", "1.5 min"])
+@pytest.mark.parametrize("form", ["90", "90.0", "90s", "1m30s", "1 min 30 s", "1.5 min", "1.5 minutes"])
 @pytest.mark.parametrize("key", KEYS)
 def test_each_key_for_a_duration_takes_each_form(key, form):
     text, value_of = KEYS[key]

@@ -384,3 +384,16 @@ def test_a_former_word_and_a_wrong_name_of_the_context_name_the_right_one():
         _ = Context().slep
     with pytest.raises(AttributeError, match="AgentHandle has no attribute 'rum'; did you mean 'run'"):
         _ = Context().agent("critic").rum
+
+
+def test_classes_of_the_fields_of_an_mcp_server_are_exported_with_it():
+    from divebook import definitions
+
+    classes, pending = set(), [definitions.MCPServerDefinition]
+    while pending:
+        cls = pending.pop()
+        classes.add(cls.__name__)
+        for hint in typing.get_type_hints(cls).values():
+            pending += [part for part in (hint, *typing.get_args(hint)) if hasattr(part, "like")]
+    assert "TokenStoreDefinition" in classes
+    assert classes <= set(definitions.__all__)

@@ -669,7 +669,22 @@ def _capability(value: Any) -> Any:
     if not is_capability and (isinstance(value, type) or not callable(value)):
         hint = f"; write {value.__name__}()" if isinstance(value, type) else ""
         raise SetupError(f"capabilities must be capabilities of pydantic-ai, not {describe(value)}{hint}")
-    return value
+    if not is_capability or not isinstance(value, library.ModelFallback):
+        return value
+    fallback = copy.copy(value)  # the object of the caller stays as it is
+    fallback.models = [_fallback_model(model) for model in value.models]
+    return fallback
+
+
+def _fallback_model(model: Any) -> Any:
+    """Return a model of `ModelFallback` as pydantic-ai can use it. It knows names and its own models, but not the
+    scripted model.
+    """
+    if not isinstance(model, ScriptedModel) and model != SCRIPTED:
+        return model
+    from divebook.agents.scripted_model import ScriptedFunction
+
+    return ScriptedFunction(model if isinstance(model, ScriptedModel) else ScriptedModel())
 
 
 def _name_of_agent(value: Any) -> str:

@@ -163,6 +163,8 @@ TOKENS_PER_MESSAGE = 16
 """Tokens that each message adds to its text."""
 TOKENS_PER_FILE = 4000
 """Assumed tokens of an image or document of any size."""
+FREE_PROVIDERS = frozenset({"ollama"})
+"""Providers that run models on machines of the user. Their requests cost nothing, so that `max_cost` holds."""
 MOST_OUTPUT = 4096
 """Assumed maximum of output tokens if the agent sets no MaxTokens."""
 
@@ -271,6 +273,8 @@ def _price(
     """Return the price of a model request in nanodollars, computed from token counts. Return None if the price of the
     model is unknown.
     """
+    if provider in FREE_PROVIDERS:
+        return 0
     priced_model = _priced_model(model, provider)
     if priced_model is None:
         return None

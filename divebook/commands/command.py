@@ -26,7 +26,7 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
-from divebook.errors import ExecutionNotFoundError, InputError, NotFoundError, shown_number
+from divebook.errors import DefinitionError, ExecutionNotFoundError, InputError, NotFoundError, shown_number
 from divebook.report.hints import advised
 from divebook.text.format import json_time
 from divebook.text.ranges import NumberRange
@@ -561,11 +561,38 @@ class Invocation:
         NotFoundError
             The store does not have the run, or has no run at all.
         """
+        if name is None and with_definitions and self.definitions is not None:
+            name = self._newest_of_file(self.definitions)
         name = self._default_run() if name is None else name
         run = self.environment.run_of(name)
         if with_definitions:
             self.add_definitions(run.workflow.dialect)
         return run
+
+    def _newest_of_file(self, file: Path) -> str | None:
+        """Return the id of the newest run of a workflow that the file of definitions defines. Return None for a file
+        that can only be read in the dialect of a run.
+
+        Raises
+        ------
+        NotFoundError
+            The store has no run of these workflows.
+        """
+        from divebook.projections.summary import newest_run
+
+        try:
+            self.add_definitions()
+        except DefinitionError:
+            return None  # read again in the dialect of the newest run, which raises what is really wrong
+        names = self.environment.definitions.workflows
+        newest = newest_run(self.environment.store, names)
+        if newest is None:
+            records = self.environment.store.records(limit=100)
+            recorded_names = ", ".join(sorted({record.workflow_name for record in records}))
+            defined = f"the workflows of {file} ({', '.join(names) or 'none'})"
+            present = f"; the store has runs of {recorded_names}. Name a run, or another file" if recorded_names else ""
+            raise NotFoundError("run", "the newest one", message=f"there is no run of {defined}{present}")
+        return newest.execution_id
 
     def _default_run(self) -> str:
         """Return the id of the run that a call without a run means."""

@@ -22,7 +22,7 @@ from divebook.commands.parameters import (
     RunOrNewest,
     WithStatus,
 )
-from divebook.errors import DivebookError, SetupError, StoreError
+from divebook.errors import DivebookError, NotFoundError, SetupError, StoreError
 from divebook.report.hints import advised
 from divebook.report.shown import Shown
 from divebook.text.format import json_time
@@ -952,6 +952,17 @@ def _verify(call: Invocation, name: str | None, *, is_new: bool) -> Verification
     return run.verify(definition)
 
 
+def _require_defined(call: Invocation, workflow: str, file: Path) -> None:
+    """Raise `NotFoundError` unless the file of definitions that a call names defines a workflow."""
+    names = call.environment.definitions.workflows
+    if workflow not in names:
+        message = (
+            f"{file} does not define {workflow}, the workflow of the run; it defines {', '.join(names) or 'none'}. "
+            "Name a run of one of these, or leave --definitions out to test the definition in the log"
+        )
+        raise NotFoundError("workflow", workflow, names, message=message)
+
+
 class TestFileData(TypedDict):
     """Result of ``to-test`` as JSON."""
 
@@ -971,7 +982,7 @@ def test_file_data(file: Path) -> TestFileData:
     data=test_file_data,
     needs_definitions=True,
     shell_help="The test reads the definition from the file in --definitions, otherwise from a copy of the definition "
-    "in the log.",
+    "in the log. Without a run, the newest run of a workflow in that file is used.",
     notebook_help="Run the test with `!python -m pytest test_sum.py`.",
 )
 def to_test(
@@ -1000,6 +1011,8 @@ def to_test(
     from divebook.runtime.run import sent_secrets
 
     recorded = call.run(run, with_definitions=True)
+    if call.definitions is not None:
+        _require_defined(call, recorded.workflow.name, call.definitions)
     # The test reads YAML files and notebooks again. Instead of a Python file, it reads the copy of the definition in
     # the log.
     file = call.definitions

@@ -163,12 +163,18 @@ def build_content(entries: Iterable[ContentEntry], sources: Sources | None = Non
 
 
 def resolve_content(definitions: Definitions, sources: Sources | None = None) -> Definitions:
-    """Return definitions in which the content entries of agents and steps are replaced by loaded content blocks."""
+    """Return definitions in which the content entries of agents and steps are replaced by loaded content blocks.
+
+    MCP servers get the folder, in which paths such as that of their `TokenStore` start. They are resolved at each
+    connection and not now, because a file of tokens need not exist yet.
+    """
     places = sources or Sources()
+    folder = str(Path.cwd() / places.base_path)
     return replace(
         definitions,
         agents=tuple(_resolved_agent(agent, places) for agent in definitions.agents),
         workflows=tuple(_resolved_workflow(workflow, places) for workflow in definitions.workflows),
+        mcp_servers=tuple(server.like(folder=server.folder or folder) for server in definitions.mcp_servers),
     )
 
 

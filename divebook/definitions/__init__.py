@@ -12,12 +12,19 @@ from divebook.definitions.dialect import Dialect
 from divebook.definitions.functions import AsyncStepFunction, StepFunction, WorkflowFunction, lint, step, workflow
 from divebook.definitions.reader import definitions_from, read_agent, read_definitions, read_workflow
 from divebook.definitions.resources import AgentDefinition, ApprovalRule, ScheduleDefinition, WorkspaceDefinition
-from divebook.definitions.servers import MCPServerDefinition
+from divebook.definitions.servers import (
+    ApprovalFilterDefinition,
+    MCPServerDefinition,
+    OAuthDefinition,
+    TokenStoreDefinition,
+    ToolConfigurationDefinition,
+)
 from divebook.definitions.step import Ask, Catch, Each, Edge, Retry, Rollback, Step
 from divebook.errors import Problem
 
 __all__ = [
     "AgentDefinition",
+    "ApprovalFilterDefinition",
     "ApprovalRule",
     "Ask",
     "AsyncStepFunction",
@@ -28,6 +35,7 @@ __all__ = [
     "Edge",
     "InputDefinition",
     "MCPServerDefinition",
+    "OAuthDefinition",
     "OutputDefinition",
     "Problem",
     "Retry",
@@ -35,6 +43,8 @@ __all__ = [
     "ScheduleDefinition",
     "Step",
     "StepFunction",
+    "TokenStoreDefinition",
+    "ToolConfigurationDefinition",
     "Workflow",
     "WorkflowFunction",
     "WorkspaceDefinition",

@@ -327,6 +327,9 @@ class MCPServerDefinition(Definition):
             extension=True,
         ),
     ] = False
+    folder: str = field(default="", init=False, compare=False, repr=False)
+    """Folder of the definition, in which its relative file paths start; empty for the current folder. It is set when a
+    text is read, and is not part of the stored form."""
 
     if TYPE_CHECKING:  # more types than those of the fields: they are converted
 

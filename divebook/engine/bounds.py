@@ -258,7 +258,8 @@ def require_price(bounds: Bounds, reserved: Reserved) -> None:
     """
     if bounds.max_cost is not None and not reserved.is_priced:
         raise BoundExceededError(
-            "max_cost cannot be enforced: no price is known for this model; bound its tokens with max_tokens",
+            "max_cost cannot be enforced: no price is known for this model; bound its tokens with max_tokens. "
+            "Models of Ollama count as free",
             "max_cost",
             "max_cost_exceeded",
         )

@@ -846,6 +846,12 @@ class Environment:
         in its current state, and raises `StartKeyTakenError` if that is one of another workflow. If that one was
         started with other inputs, a `StartKeyWarning` names the difference; `on_conflict` refuses that, or returns it
         silently.
+
+        ``environment.start(workflow, inputs, key=key).resume().wait()`` is right in each state: a new execution starts,
+        a running or waiting one is waited for, wherever it runs, a completed one is returned, and an interrupted,
+        failed or cancelled one continues. Without `Run.resume`, `Run.wait` raises `ExecutionError` for an interrupted
+        execution.
+
         `divebook.environments.starts.StartOptions` lists the options.
         """
         execution = self.create(workflow, inputs, **options)

@@ -56,7 +56,9 @@ class StartOptions(TypedDict, total=False):
     durability: str | None
     """``full`` or ``relaxed``, for this execution only."""
     key: str | None
-    """Start key, unique in the store. A second start with the key returns the existing execution."""
+    """Start key, unique in the store. A second start with the key returns the existing execution. It does not resume an
+    interrupted one: ``environment.start(..., key=key).resume().wait()`` does.
+    """
     on_conflict: str
     """Reaction if the execution with the key was started with other inputs: ``warn`` and return that execution (the
     default), ``refuse`` with `StartKeyTakenError`, or ``return`` that execution without a warning.

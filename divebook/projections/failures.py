@@ -14,7 +14,7 @@ import pprint
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -27,19 +27,28 @@ from divebook.events.codec import readable
 from divebook.events.event import to_datetime
 from divebook.projections.spans import Handled, PlaceOf, Span, headline, places_in
 from divebook.projections.summary import ReadLog
+from divebook.report.hints import advised
+from divebook.report.model import Items, Report
+from divebook.report.shown import Shown
 from divebook.text.format import branch_name, plural
 from divebook.text.redaction import cut, one_line, shared
 
 MOST_ARGUMENT = 2_000
 MOST_ARGUMENTS = 30
 WIDTH = 64
+_HANDLED: Mapping[str, str] = {"skipped": "skipped", "kept": "kept as data", "caught": "caught by the workflow"}
+"""Words for the values of `Failure.handled`."""
 _NO_CALLS = (AGENT_TURN, TIMER)
 """Types of operations that are not calls themselves: turns, which contain calls, and timers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Failed item or step, with the error, its cause and its location."""
+class Failure(Shown):
+    """Failed item or step, with the error, its cause and its location.
+
+    ``print(run.failure)`` shows the error, its meaning, its location, the arguments and the next step. `lines` and
+    `traceback` have the code.
+    """
 
     error_type: str
     """Class name of the error; empty if the log does not contain it."""
@@ -58,17 +67,17 @@ class Failure:
     place: str = ""
     """Location of the failed code: ``Cell [5], line 4``, ``pipeline.py:12`` or ``survey.yaml:7:11``."""
     line: int = 0
-    source: tuple[tuple[int, str], ...] = ()
+    source: tuple[tuple[int, str], ...] = field(default=(), repr=False)
     """Source lines around the location, with their line numbers."""
-    cell: str = ""
+    cell: str = field(default="", repr=False)
     """Id, in the front end, of the notebook cell with the failed code."""
-    traceback: str = ""
+    traceback: str = field(default="", repr=False)
     """Traceback without frames of divebook, innermost frame last."""
-    sequence: int = 0
+    sequence: int = field(default=0, repr=False)
     """Sequence number of the event that records the failure."""
-    failed_us: int = 0
+    failed_us: int = field(default=0, repr=False)
     """Time of the failure in microseconds since 1970; see `failed_at`."""
-    span: int = -1
+    span: int = field(default=-1, repr=False)
     """Index of the span of the call, item or step that failed."""
     handled: Handled = ""
     """Reaction of the run: ``skipped``, ``kept`` as data, or ``caught``; empty if the failure ended the path."""
@@ -118,6 +127,26 @@ class Failure:
             f"traceback:\n{self.traceback.rstrip()}" if self.traceback else "",
         )
         return "\n".join(filter(None, parts))
+
+    @property
+    def next_step(self) -> str:
+        """Advice for a person: how to continue the run, or how the run dealt with the failure."""
+        if self.handled:
+            return f"nothing to do: the run continued, and the failure was {_HANDLED[self.handled]}"
+        way_on = advised("resume", "run.resume()")
+        return f"correct the cause, then {way_on} continues the run and keeps what has completed"
+
+    def report(self) -> Report:
+        """Return the error, its meaning, its location, the arguments and the next step."""
+        arguments = ", ".join(f"{name} = {one_line(text, WIDTH)}" for name, text in (self.arguments or {}).items())
+        facts = {
+            "means": self.means,
+            "where": ", ".join(filter(None, (self.where, one_line(self.place, WIDTH)))),
+            "arguments": arguments,
+            "next": self.next_step,
+        }
+        title, *more = self.headline.splitlines() or [""]
+        return Report(title, blocks=(Items((*more, *(f"{name}: {text}" for name, text in facts.items() if text))),))
 
     def in_words(self) -> str:
         """Return the complete failure as text: the headline and the details."""

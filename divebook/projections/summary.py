@@ -11,7 +11,7 @@ import itertools
 import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -398,15 +398,17 @@ FOR_EVER = float("inf")
 _PAGE = 50
 
 
-def newest_run(store: EventStore) -> ExecutionRecord | None:
-    """Return the newest execution that is not a what-if and not a trial; None if there is none.
+def newest_run(store: EventStore, workflows: Container[str] | None = None) -> ExecutionRecord | None:
+    """Return the newest execution that is not a what-if and not a trial; None if there is none. With `workflows`, only
+    executions of workflows with these names count.
 
     What-ifs and trials are made to examine a run, so people still mean the examined run.
     """
     # `takewhile` ends at the first empty page.
     pages = (store.records(limit=_PAGE, offset=offset) for offset in itertools.count(0, _PAGE))
     records = itertools.chain.from_iterable(itertools.takewhile(bool, pages))
-    return next((record for record in records if record.origin not in NOT_RESUMED_AUTOMATICALLY), None)
+    candidates = (record for record in records if record.origin not in NOT_RESUMED_AUTOMATICALLY)
+    return next((record for record in candidates if workflows is None or record.workflow_name in workflows), None)
 
 
 def badge_of(record: ExecutionRecord) -> str:

@@ -1,20 +1,21 @@
 """Bounds: the budget of a run as one immutable value, used by the engine and by envelopes of pipelines.
 
 A bound is a number, or None for no bound. 0 is a bound like any other. Only `max_depth` and `max_descendants` have a
-default. `Bounds.read` validates the values in a definition. The constructor does not validate.
+default. The constructor and `Bounds.read` validate the values; `Bounds.read` takes the spellings of definitions too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, overload
 
-from divebook.errors import BoundsError, nearest
+from divebook.errors import BoundsError, did_you_mean, nearest
 from divebook.text.arguments import DurationLike, expected_seconds, plain_seconds, suggest_arguments
 from divebook.text.format import DURATION_PATTERN
-from divebook.text.ranges import COUNT, COUNT_OR_ZERO, SECONDS
+from divebook.text.ranges import COUNT, COUNT_OR_ZERO, SECONDS, NumberRange
 
 ARROW = "->"
 ASK = "ask"
@@ -41,6 +42,11 @@ class Bounds:
     provider reports for a failed call, such as an interrupted stream, counts too. A call that exceeds the budget only
     because of reservations waits until one of the running calls ends. If it still exceeds the budget, a person is asked
     whether to raise the bound, or the execution fails. The message states the spent, reserved and required amounts.
+
+    Raises
+    ------
+    BoundsError
+        A value is not valid.
 
     Examples
     --------
@@ -93,23 +99,25 @@ class Bounds:
         max_descendants: int | None = None,
         on_exhausted: str = ASK,
     ) -> None:
-        is_exact = max_cost is None or isinstance(max_cost, Decimal)
-        values = {
+        values: dict[str, Any] = {
             "max_iterations": max_iterations,
             "max_llm_calls": max_llm_calls,
             "max_agent_hops": max_agent_hops,
             "max_tokens": max_tokens,
-            "max_cost": max_cost if is_exact else _read_cost("max_cost", max_cost),
+            "max_cost": None if max_cost is None else _read_amount("max_cost", max_cost),
             "max_seconds": plain_seconds(max_seconds),
             # A copy, because the fields of a frozen class must not change with the caller's mapping.
-            "edges": dict(_require_mapping("edges", {} if edges is None else edges)),
+            "edges": _read_edges("edges", {} if edges is None else edges),
             "max_repeats": max_repeats,
             "max_depth": max_depth,
             "max_descendants": max_descendants,
             "on_exhausted": on_exhausted,
         }
-        # This is the only way to set a field of a frozen class.
         for name, value in values.items():
+            # Only checked: fingerprints of definitions depend on the number as it was written, 90 or 90.0.
+            if value is not None and name not in ("max_cost", "edges"):
+                _READERS[name](name, value)
+            # This is the only way to set a field of a frozen class.
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -243,23 +251,43 @@ def dollars(cost: float | None) -> float | None:
     return None if cost is None else cost / NANODOLLARS
 
 
+def _out_of_range(key: str, value: Any, expected: str, allowed: NumberRange) -> BoundsError:
+    """Return the error about a value that is not a number, or is outside of a range. It names the nearest number."""
+    nearest_number = ""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # `math.isfinite` fails for integers above 10**308.
+    if isinstance(value, float) and not math.isfinite(value):
+        is_number = False
+    if is_number and allowed.least is not None:
+        closest = min(max(value, allowed.least), allowed.most)
+        nearest_number = f" (the nearest is {round(closest) if allowed.is_whole else closest})"
+    return BoundsError(key, value, f"give {expected}{nearest_number}, or null for no bound")
+
+
 def _read_count(key: str, value: Any) -> int:
     if not COUNT_OR_ZERO.fits(value):
-        raise BoundsError(key, value, f"give {COUNT_OR_ZERO}, or null for no bound")
+        raise _out_of_range(key, value, str(COUNT_OR_ZERO), COUNT_OR_ZERO)
     return int(value)
 
 
 def _read_positive(key: str, value: Any) -> int:
     if not COUNT.fits(value):
-        raise BoundsError(key, value, f"give {COUNT}, or null for no bound")
+        raise _out_of_range(key, value, str(COUNT), COUNT)
     return int(value)
 
 
 def _read_seconds(key: str, value: Any) -> float:
     seconds = plain_seconds(value)
     if not SECONDS.fits(seconds):
-        raise BoundsError(key, value, f"give {expected_seconds(SECONDS, seconds)}, or null for no bound")
+        raise _out_of_range(key, value, expected_seconds(SECONDS, seconds), SECONDS)
     return float(seconds)
+
+
+def _read_amount(key: str, value: Decimal | float | str) -> Decimal:
+    # A remaining budget, which the engine computes as a Decimal, may be smaller than the smallest cost of a definition.
+    if isinstance(value, Decimal) and value.is_finite() and 0 < value < LEAST_DOLLARS:
+        return value
+    return _read_cost(key, value)
 
 
 def _read_cost(key: str, value: Any) -> Decimal:
@@ -298,7 +326,8 @@ def _read_edges(key: str, value: Any) -> dict[str, int]:
 
 def _read_policy(key: str, value: Any) -> str:
     if value not in (ASK, FAIL):
-        raise BoundsError(key, value, f"write {ASK} or {FAIL}")
+        suggestion = did_you_mean(value, (ASK, FAIL)) if isinstance(value, str) else None
+        raise BoundsError(key, value, f"write {ASK} or {FAIL}" + (f"; {suggestion}" if suggestion else ""))
     return str(value)
 
 

@@ -39,6 +39,7 @@ from divebook.replay.what_if import (
     Rehearsal,
     Variant,
     items_to_come,
+    later_calls,
     likely_cost,
     likely_items,
     likely_turns,
@@ -93,7 +94,9 @@ class ResumePlan(Shown):
     asked: tuple[str, ...]
     """Steps in which a person would be asked."""
     behind: tuple[str, ...]
-    """Steps after these calls and questions. Their calls depend on the results."""
+    """Steps after these calls and questions, and later calls of functions that have stopped at one. They depend on the
+    results.
+    """
     at_hand: int
     """Number of recorded results that the steps in `behind` may reuse if they make equal calls."""
     cost: float | None
@@ -128,7 +131,11 @@ class ResumePlan(Shown):
             text += f", {plural(len(self.asked), 'question')} asked in {', '.join(self.asked)}"
         # Items and steps whose number of calls cannot be known before the live calls have returned.
         unknown = [*(f"{plural(count, 'item')} of {step}" for step, count in self.items.items()), *self.behind]
-        return text + (f", then {_listed(unknown)}" if unknown else "")
+        if not unknown:
+            return text
+        # Otherwise "0 operations reused" would be the whole account of a plan that ends at its first call.
+        more = f", which may reuse up to {self.at_hand} more" if self.at_hand else ""
+        return f"{text}, then unknown: {_listed(unknown)}{more}"
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -236,7 +243,7 @@ def resume_plan(variant: Variant, rehearsal: Rehearsal, reusable: Kept) -> Resum
         dict(kinds.most_common()),
         tuple(live.elements()),
         questions,
-        steps_after,
+        (*map(later_calls, rehearsal.functions_open(workflow)), *steps_after),
         sum(1 for _ in unused),
         None if None in costs else sum(cost or 0 for cost in costs),
         tuple(_without_outcome(source.state, events)),

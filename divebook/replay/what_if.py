@@ -12,6 +12,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from divebook.definitions.definition import Workflow
+from divebook.definitions.functions import FUNCTION
 from divebook.engine.decide import steps_ahead
 from divebook.engine.forks import Change, ends_in
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING, TIMER, operation_kind, operation_name
@@ -192,6 +193,13 @@ class Rehearsal(NamedTuple):
             return ()
         ahead = steps_ahead(workflow, self.state)
         return tuple(step.name for step in workflow.steps if step.name in ahead and step.name not in stopped_steps)
+
+    def functions_open(self, workflow: Workflow) -> tuple[str, ...]:
+        """Return the names of the function steps at which the rehearsal has stopped at a call. Their code may make
+        further calls after it.
+        """
+        stopped_steps = {request.place.step for request in self.unanswered}
+        return tuple(step.name for step in workflow.steps if step.type == FUNCTION and step.name in stopped_steps)
 
 
 class Variant(NamedTuple):
@@ -631,6 +639,11 @@ def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:
     )
 
 
+def later_calls(step: str) -> str:
+    """Return the words of a plan for the calls that a function step may make after the ones that are planned."""
+    return f"later calls of {step}"
+
+
 def planned(variant: Variant, rehearsal: Rehearsal) -> Plan:
     """Return the plan of a what-if, from its rehearsal."""
     at = variant.forked.at
@@ -649,6 +662,7 @@ def planned(variant: Variant, rehearsal: Rehearsal) -> Plan:
         None if None in costs else sum(cost or 0 for cost in costs),
         (
             *(f"{step} ({plural(count, 'more item')})" for step, count in items.items()),
+            *(later_calls(step) for step in rehearsal.functions_open(variant.workflow)),
             *rehearsal.steps_after(variant.workflow),
         ),
         counts.blocked,

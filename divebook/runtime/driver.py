@@ -43,7 +43,9 @@ from divebook.engine.instructions import Fact
 from divebook.engine.lifecycle import INTERRUPTED, TERMINAL, shown_status
 from divebook.engine.state import ExecutionState
 from divebook.errors import (
+    UNREADABLE,
     CorruptStoreError,
+    DecryptionError,
     DivebookError,
     ExecutionError,
     LeaseHeldError,
@@ -407,11 +409,24 @@ class Driver:
             return "not running in this process; start it first"
         # Whoever waits for it has looked for another process that drives it before.
         status = shown_status(self.state.shown_status, is_driven=False)
-        way_on = advised(f"resume {self.id}", "run.resume()")
         if status == INTERRUPTED:
+            way_on = self.resume_advice()
             return f"interrupted: its process has ended, and no process continues it; to continue: {way_on}"
-        question = " or answer its question" if self.interrupts else ""
-        return f"{status}, and no process continues it; to continue: {way_on}{question}"
+        way_on = self.resume_advice(" or answer its question" if self.interrupts else "")
+        return f"{status}, and no process continues it; to continue: {way_on}"
+
+    def resume_advice(self, more: str = "") -> str:
+        """Return the command that resumes this stored execution, as the reader types it, followed by the text `more`.
+        For an execution with a start key it also names the start that finds and resumes it in a program that runs
+        again.
+        """
+        in_python = "run.resume()"
+        command = advised(f"resume {self.id}", in_python)
+        record = self.store.record(self.id)
+        if record.key is None or command != in_python:
+            return f"{command}{more}"
+        start = f"environment.start({record.workflow_name!r}, ..., key={record.key!r}).resume().wait()"
+        return f"{command}{more}. In a program that runs again, write {start}"
 
     def standstill(self) -> Future[None]:
         """Return a future that is done when the execution has ended or waits without being driven (is parked). It is
@@ -1148,6 +1163,8 @@ class ExecutionRegistry:
         driver.wait_until_stored()
         try:
             return driver.refresh()
+        except DecryptionError:
+            return self.load(execution_id)  # later events have another key; the error comes with the first value
         except (CorruptStoreError, NewerStoreError) as damage:
             # This driver is not registered: the registered one may still be used by code that has read a sound state.
             log = self._readable_log(execution_id, damage)
@@ -1156,15 +1173,24 @@ class ExecutionRegistry:
     def load(self, execution_id: str, state: ExecutionState | None = None) -> Driver:
         """Return a new driver of a stored execution. It reads the log when it is first used, unless `state` is given,
         the newest state of the execution.
+
+        An execution whose first event cannot be read has a driver too, so that lists of executions include it. Its log
+        then raises when it is used.
         """
-        opening = recorded_opening(execution_id, self.store)
-        driver = Driver(
-            execution_id,
-            opening.inputs,
-            self.store,
-            lambda: self._load_log(execution_id, opening, state),
-            self._clock,
-        )
+        opening: catalog.ExecutionStarted | None = None
+        # Without its key, an encrypted run must not hide the other runs
+        # (test_runs_lists_runs_that_cannot_be_decrypted).
+        with suppress(*UNREADABLE):
+            opening = recorded_opening(execution_id, self.store)
+
+        def read_log() -> LoadedLog:
+            if opening is not None:
+                return self._load_log(execution_id, opening, state)
+            later_opening = recorded_opening(execution_id, self.store)
+            shared().learn(later_opening.inputs)  # the driver was created without them
+            return self._load_log(execution_id, later_opening, state)
+
+        driver = Driver(execution_id, {} if opening is None else opening.inputs, self.store, read_log, self._clock)
         driver.durability = self.store.record(execution_id).durability
         return driver
 

@@ -47,7 +47,6 @@ from divebook.events.codec import checked
 from divebook.events.event import MICROSECONDS, Event
 from divebook.interrupts import interruptible_result, interruptible_wait
 from divebook.questions.bounds import DEFAULT_MAX_DEPTH, DEFAULT_MAX_DESCENDANTS, Bounds
-from divebook.report.hints import advised
 from divebook.runtime.children import (
     Abandoned,
     Child,
@@ -1462,7 +1461,7 @@ def _has_no_driver(driver: Driver) -> bool:
     state = driver.refresh().state  # the state that its driver wrote before it released the lease
     if not state.is_over and state.status != WAITING:
         reason = "workers stopped retrying it after several interruptions" if is_queued else "its process has ended"
-        way_on = advised(f"resume {driver.id}", "run.resume()")
+        way_on = driver.resume_advice()
         status = shown_status(state.status, is_driven=False)
         raise ExecutionError(
             f"execution {driver.id} is {status}: {reason}, and no process continues it; to continue: {way_on}"

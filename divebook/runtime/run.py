@@ -32,6 +32,7 @@ from divebook.engine.forks import Change
 from divebook.engine.lifecycle import WAY_ON, shown_status
 from divebook.engine.state import ExecutionState, PathState, awaited_signals, waits_for
 from divebook.errors import (
+    UNREADABLE,
     CorruptStoreError,
     ExecutionCancelledError,
     ExecutionError,
@@ -246,8 +247,13 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
         A run is ``waiting`` if it needs an answer, a signal, a child or a time. It is ``paused`` if a person has paused
         it, and ``interrupted`` if its process ended while it was running. `resume` continues both.
+
+        If the log of the run cannot be read, for instance without its key, this is the status in the list of runs.
         """
-        shown = self.state.shown_status
+        try:
+            shown = self.state.shown_status
+        except UNREADABLE:
+            return self._recorded_status()
         if shown != catalog.RUNNING or self.is_live:
             return shown
         # The readable part of a damaged log, in a store or in a file, does not say how the run has ended.
@@ -259,6 +265,12 @@ class Run(Shown, FramedLog, Generic[R_co]):
             return shown
         # Its driver may have recorded the end, and released its lease, since the state was read.
         return shown if is_driven else shown_status(self.refresh().state.shown_status, is_driven=self.is_live)
+
+    def _recorded_status(self) -> str:
+        """Return the status from the summary row of the execution, which is readable without the log."""
+        status = self.internals.record.status
+        is_driven = status != catalog.RUNNING or self.store.live_lease_of(self.id) is not None
+        return shown_status(status, is_driven=is_driven)
 
     @property
     def error(self) -> str | None:
@@ -1170,7 +1182,13 @@ class Run(Shown, FramedLog, Generic[R_co]):
     # --- display and export ------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return f"<Run {self.id} of {self.workflow.name!r}: {self.internals.standing}>"
+        try:
+            name, standing = self.workflow.name, self.internals.standing
+        except UNREADABLE as error:
+            # A list of runs shows all of them, also those whose log cannot be read.
+            name = self.internals.record.workflow_name
+            standing = one_line(f"{self._recorded_status()}; its log cannot be read: {error}", MAX_STANDING)
+        return f"<Run {self.id} of {name!r}: {standing}>"
 
     def report(self) -> Report:
         """Return the steps, values, questions and failures of the run."""

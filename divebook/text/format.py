@@ -244,12 +244,15 @@ def rfc3339(moment: datetime, precision: Literal["milliseconds", "microseconds"]
 
 # --- durations ------------------------------------------------------------------------------------------------------
 #
-# People write them as ``30s``, ``1m30s``, ``5 min``, ``1.5h`` or ``30d``.
+# People write them as ``30s``, ``1m30s``, ``5 min``, ``1.5h``, ``30d`` or ``7 days``.
 
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_WORDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 7 * 86400.0}
+UNITS |= {name: size for word, size in _WORDS.items() for name in (word, f"{word}s")}
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
-PART = re.compile(_NUMBER + " ?(ns|us|µs|ms|s|min|m|h|d) ?")
+# The words come first, so that "5 minutes" is not read as "5 m".
+PART = re.compile(_NUMBER + " ?(seconds?|minutes?|hours?|days?|weeks?|ns|us|µs|ms|s|min|m|h|d) ?")
 GO_PART = re.compile(_NUMBER + "(ns|us|µs|ms|s|m|h|d)")
 """Part of a duration in the dialect ``dive``, whose durations are those of the language Go: without spaces."""
 DURATION_PATTERN = rf"^\s*({PART.pattern})+\s*$"
@@ -274,7 +277,7 @@ def parse_duration(value: str | float, part: re.Pattern[str] = PART) -> float:
         if not 0 <= value < float("inf"):
             raise ValueError(f"{value!r} is not a duration")
         return float(int(value))
-    # `findall` skips characters that do not match, so that "5 minutes" would be read as "5 min". The parts must make up
+    # `findall` skips characters that do not match, so that "5 mins" would be read as "5 min". The parts must make up
     # the whole text.
     if not re.fullmatch(f"(?:{part.pattern})+", value.strip()):
         raise ValueError(f"{value!r} is not a duration")

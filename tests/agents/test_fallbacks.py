@@ -12,7 +12,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 
-from divebook import Agent, Retry, Step, Workflow
+from divebook import Agent, Environment, Retry, ScriptedModel, Step, Workflow
 from divebook.agents.clients import FIRST, REQUEST_LIMITERS, RequestLimiters
 from divebook.agents.requests import reporting_model
 from divebook.definitions.resources import AgentDefinition
@@ -287,3 +287,20 @@ def test_a_fallback_is_reserved_and_limited_as_itself(monkeypatch):
     started = [event.data for event in done.history() if event.event_type == "operation_started"]
     assert [data.reserved for data in started[1:]] == [{"tokens": MOST, "cost": MOST}, {"tokens": 7, "cost": 7}]
     assert limited == [first, other]
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_scripted_model_can_be_a_fallback(by_name):
+    overloaded = ScriptedModel([{"error": "overloaded", "status": 503}])
+    # Two fallbacks, because the scripted models have one name.
+    last = "scripted" if by_name else ScriptedModel(["answered"])
+    agent = Agent(
+        AgentDefinition("a", retry=Retry(attempts=1)),
+        model=overloaded,
+        capabilities=[ModelFallback(ScriptedModel([{"error": "overloaded", "status": 503}]), last)],
+    )
+    with Environment(store="memory:", agents=[agent]) as world:
+        run = world.start(Workflow("w", [Step("s", agent="a", prompt="hi", store="x")])).wait(20)
+        assert run.status == "completed", run.error
+        assert ("[scripted model]" if by_name else "answered") in run.variables["x"]
+        assert run.verify().equal

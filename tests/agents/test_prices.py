@@ -19,22 +19,26 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.ollama import OllamaModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.providers.ollama import OllamaProvider
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from divebook import Agent, Each, Step, Workflow
+from divebook import Agent, Bounds, Each, Step, Workflow
 from divebook.agents.models import (
     TOKENS_PER_FILE,
     TOKENS_PER_MESSAGE,
     _price,
     _priced_model,
+    cost_of,
     estimate,
     is_priced,
     tokens_of,
     tokens_of_definitions,
 )
+from divebook.engine.bounds import require_price
 from divebook.questions.bounds import NANODOLLARS
 from tests.runtime.worlds import environment
 
@@ -76,6 +80,16 @@ def test_a_request_that_costs_something_by_itself_has_that_in_its_price():
 
 def test_a_model_that_nobody_knows_has_no_price():
     assert not is_priced("no such model", "openai")
+
+
+def test_models_of_ollama_cost_nothing():
+    assert is_priced("qwen3:4b", "ollama")
+    assert _price("qwen3:4b", "ollama", 1000, 1000) == 0
+    response = ModelResponse([], usage=RequestUsage(input_tokens=9), model_name="qwen3:4b", provider_name="ollama")
+    assert cost_of(response) == 0
+    reserved = estimate(OllamaModel("qwen3:4b", provider=OllamaProvider("http://localhost:11434/v1")), 10, None)
+    assert (reserved.is_priced, reserved.cost) == (True, 0)
+    require_price(Bounds(max_cost=1), reserved)
 
 
 def test_an_estimate_counts_tools_and_the_schema_of_the_answer():

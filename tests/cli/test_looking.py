@@ -55,3 +55,24 @@ def test_a_run_becomes_a_test_that_reads_the_definition_where_it_is(divebook, fo
     assert divebook("to-test", name, "--to", "test_it.py").exit_code != 0
     assert divebook("to-test", name, "--to", "test_it.py", "--force").exit_code == 0
     runpy.run_path(str(folder / "test_it.py"))["test_hello_does_what_its_log_says"]()
+
+
+def test_without_a_run_the_newest_run_of_a_workflow_of_the_file_is_taken(divebook, folder, hello):
+    divebook("run", hello, "-v", "who=you")
+    (folder / "other.yaml").write_text("Workflows: [{Name: other, Steps: [{Name: s, Script: '1'}]}]")
+    assert divebook("to-test", "-d", "other.yaml").exit_code != 0
+    divebook("run", "other.yaml")
+    other, greeted = (record.execution_id for record in open_store().records())
+    told = divebook("to-test", "-d", hello)
+    assert told.exit_code == 0, told.output
+    assert (folder / "test_hello.py").exists()
+    assert f"{greeted} of 'hello': equal" in divebook("verify", "-d", hello).stdout
+    refused = divebook("to-test", other, "-d", hello)
+    assert refused.exit_code != 0
+    assert "does not define other, the workflow of the run; it defines hello" in refused.stderr
+    (folder / "third.yaml").write_text("Workflows: [{Name: third, Steps: [{Name: s, Script: '1'}]}]")
+    refused = divebook("to-test", "-d", "third.yaml")
+    assert refused.exit_code != 0
+    assert (
+        "there is no run of the workflows of third.yaml (third); the store has runs of hello, other" in refused.stderr
+    )

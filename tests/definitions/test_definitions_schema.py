@@ -137,7 +137,7 @@ MISTAKES = [
     AGENT.format("Goal: [a]"),
     AGENT.format("Temperature: 1"),
     AGENT.format("Tools: fetch"),
-    AGENT.format("ResponseTimeout: 5 minutes"),
+    AGENT.format("ResponseTimeout: 5 parsecs"),
     AGENT.format("ResponseTimeout: 0"),
     AGENT.format("ToolIterationLimit: -1"),
     AGENT.format("ModelSettings: {MaxTokens: 0}"),

@@ -41,7 +41,7 @@ def test_why_leads_to_the_rates_and_clears_the_clerk(executed):
 def test_the_mended_definition_departs_where_it_was_mended_and_makes_no_call(executed):
     assert shown(executed, "fixed = ").split() == ["True", "False", "event", "79,", "step", "convert"]
     plan = shown(executed, "%dive resume $run.id --definition new --plan")
-    assert "25 operations reused, 0 live, 1 question asked in approve, then pay" in plan
+    assert "25 operations reused, 0 live, 1 question asked in approve, then unknown: pay" in plan
 
 
 def test_what_goes_on_looks_at_no_receipt_again_and_pays_once(executed):

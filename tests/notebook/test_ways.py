@@ -100,7 +100,7 @@ def test_the_plan_says_what_is_left_of_many_items(session):
     assert ways(run)["fix"]["reused"] == "2 items and 2 calls"
     assert plan_of(run) == ""
     session.define(items % "row or 1")
-    assert "2 operations reused, 1 live, then 2 items of s" in plan_of(run)
+    assert "2 operations reused, 1 live, then unknown: 2 items of s" in plan_of(run)
 
 
 def test_a_run_that_has_not_failed_has_none(session):
@@ -147,7 +147,7 @@ def test_continuing_is_planned_first_and_makes_what_failed_again_and_nothing_els
     plan = page.until(lambda message: message["type"] == "ack")
     assert (plan["accepted"], plan["text"].splitlines()[0]) == (
         True,
-        f"plan to continue {before.id} of 'flow': 1 operation reused, 1 live",
+        f"plan to continue {before.id} of 'flow': 1 operation reused, 1 live, then unknown: later calls of flow",
     )
     assert shell.user_ns["MADE"] == ["fetch", "parse"]
     page.says(type="control", id="i1", command="fix")

@@ -101,6 +101,22 @@ def test_a_definition_is_at_fault_in_a_line_of_its_file(name, inputs, kind, plac
     assert place in execution.error
 
 
+def test_a_failure_prints_as_error_place_item_arguments_and_next_step():
+    looped = failed(environment(), "looped", {"rows": [1, 0, 2]}).failure
+    assert str(looped).splitlines() == [
+        "ZeroDivisionError: division by zero",
+        "  means: A number was divided by zero: row is 0.",
+        "  where: step each, rows[1], survey.yaml:31:13",
+        "  arguments: row = 0",
+        "  next: correct the cause, then run.resume() continues the run and keeps what has completed",
+    ]
+    assert "step='each'" in repr(looped)
+    assert not {"source", "traceback"} & set(repr(looped).replace("=", " ").split())
+    skipping = Workflow("w", [Step("s", each=Each([1, 0], on_item_error="skip"), script="1 // item")])
+    skipped = environment().start(skipping).wait(20).failures[0]
+    assert str(skipped).endswith("next: nothing to do: the run continued, and the failure was skipped")
+
+
 def test_without_its_file_a_definition_is_at_fault_in_a_line_of_its_script():
     failure = failed(environment(), Workflow("w", [Step("calc", script="x = 1\nx // 0")])).failure
     assert (failure.place, failure.source) == ("line 2 of the script", ((1, "x = 1"), (2, "x // 0")))

@@ -97,7 +97,7 @@ def test_only_the_failing_step_was_changed(world):
     plan, again = gone_on(world, source, pay())
     assert (again.status, again.outputs, MADE) == ("completed", {"d": 4}, [3, 4])
     assert (plan.reused, [call.step for call in plan.live], plan.behind) == (2, ["c"], ("d",))
-    assert plan.summary == "2 operations reused, 1 live, then d"
+    assert plan.summary == "2 operations reused, 1 live, then unknown: d"
     record = world.store.record(again.id)
     assert (record.origin, record.parent) == ("resume", source.id)
     assert source.refresh().status == "failed"
@@ -388,3 +388,35 @@ def test_results_of_edited_functions_count_when_resumed_and_not_when_run_again(w
         assert later.run_of(source.id).run_again(plan=True).reused == 0
         later.run_of(source.id).run_again().wait(20)
         assert MADE == ["edited 1", "edited 2", "edited 3", "edited 4"]
+
+
+def test_a_plan_says_that_the_calls_of_a_function_after_its_first_live_call_are_unknown(world):
+    fails = [True]
+
+    @step
+    def get(x):
+        if fails and x == 2:
+            raise ValueError("two")
+        return x
+
+    @step
+    def first(x):
+        return x
+
+    @workflow(name="total")
+    async def before(ctx):
+        return [await get(x) for x in range(3)]
+
+    source = world.start(before).wait(20)
+    assert source.status == "failed"
+    fails.clear()
+
+    @workflow(name="total")
+    async def after(ctx):
+        return [await first(0), *[await get(x) for x in range(3)]]
+
+    plan = world.run_of(source.id).resume(definition=after, plan=True)
+    assert plan.summary == (
+        "0 operations reused, 1 live, then unknown: later calls of total, which may reuse up to 2 more"
+    )
+    assert (plan.behind, plan.at_hand) == (("later calls of total",), 2)

@@ -38,7 +38,7 @@ def test_the_plan_costs_what_going_on_then_costs():
         source = failed(world, paid("refuse"))
         plan, again = gone_on(world, source, paid())
         assert (plan.reused, plan.behind, plan.cost) == (5, ("end",), 0.25)
-        assert plan.summary == "5 operations reused, 1 live, about $0.25, then end"
+        assert plan.summary == "5 operations reused, 1 live, about $0.25, then unknown: end"
         assert again.state.own_usage.cost == plan.cost * NANODOLLARS
 
 
@@ -49,7 +49,7 @@ def test_items_that_are_still_to_begin_cost_as_those_that_are_done():
         world.add_agent(Agent("writer", model=ScriptedModel(["so"], price=0.25)), replace=True)
         plan, again = gone_on(world, source, paid("odd"))
         assert (plan.reused, len(plan.live), plan.items, plan.cost) == (2, 1, {"one": 2}, 1.0)
-        assert plan.summary == "2 operations reused, 1 live, about $1.00, then 2 items of one, c and end"
+        assert plan.summary == "2 operations reused, 1 live, about $1.00, then unknown: 2 items of one, c and end"
         assert again.state.own_usage.cost == plan.cost * NANODOLLARS
 
 

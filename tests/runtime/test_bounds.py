@@ -1,12 +1,15 @@
 """Bounds: kept by reservation before a call, asked about or failing at, the same after a resume."""
 
+import re
+from decimal import Decimal
+
 import pytest
 
-from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
+from divebook import Agent, Bounds, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.engine.bounds import REASONS, Exhausted
 from divebook.engine.inbox import ANSWER, Message, answer_payload
 from divebook.engine.instructions import Fact
-from divebook.errors import InterruptError
+from divebook.errors import BoundsError, InterruptError
 from divebook.events.catalog import InterruptResolved
 from divebook.runtime import driver
 from divebook.runtime.messages import Answering
@@ -31,6 +34,31 @@ LOOP = Workflow(
 )
 EACH = Each("$(inputs.items)", as_="i", parallel=200)
 ITEMS = Workflow("items", [Step("ask", prompt="${i}", each=EACH)], inputs=["items"])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "advice"),
+    [
+        ({"max_llm_calls": -1}, "give an integer from 0 to 2**63 - 1 (the nearest is 0), or null for no bound"),
+        ({"max_repeats": 0}, "give an integer from 1 to 2**63 - 1 (the nearest is 1), or null for no bound"),
+        ({"max_iterations": True}, "give an integer from 0 to 2**63 - 1, or null for no bound"),
+        ({"max_seconds": "soon"}, "give a number of seconds, a timedelta, or a text such as '5 min'"),
+        ({"max_cost": Decimal("NaN")}, "give US dollars such as 2.50"),
+        ({"edges": {"a -> b": -1}}, "(the nearest is 0)"),
+        ({"on_exhausted": "stop"}, "write ask or fail"),
+        ({"on_exhausted": "asks"}, "write ask or fail; did you mean 'ask'?"),
+    ],
+)
+def test_the_constructor_refuses_a_wrong_bound(bounds, advice):
+    with pytest.raises(BoundsError) as caught:
+        Bounds(**bounds)
+    assert advice in str(caught.value)
+    with pytest.raises(BoundsError, match=re.escape(str(caught.value))):
+        Bounds.read(bounds)
+
+
+def test_edges_of_a_bound_have_one_spelling():
+    assert Bounds(edges={"a -> b": 2}) == Bounds(edges={"a->b": 2})
 
 
 def world_with(workflow=LOOP, *, model=None, **settings):

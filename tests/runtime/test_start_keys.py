@@ -11,7 +11,12 @@ from divebook.errors import ExecutionError, SetupError, StartKeyTakenError, Star
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore, SqliteStore, transfer
 from tests.runtime import starters
-from tests.runtime.worlds import Calls, environment
+from tests.runtime.worlds import Calls, Gate, environment
+
+PATIENCE = 20
+KEYED = Workflow("keyed", [Step("gate", action="gate"), Step("s", script="1", store="x")])
+ASKING = Workflow("asking", [Step("s", ask="Which?", store="x")])
+TWO_STEPS = Workflow("two", [Step("one", script="1", store="n"), Step("two", script="state.n + 1", store="m")])
 
 NOTING = Workflow("w", [Step("a", action="note", parameters={"value": 1})])
 
@@ -270,3 +275,33 @@ def test_a_conflict_of_forks_shows_no_secret():
     with pytest.raises(StartKeyTakenError) as refused:
         world.run_of(source.id).fork(2, now, key="k", on_conflict="refuse")
     assert not any(secret in str(refused.value) for secret in secrets)
+
+
+def test_start_resume_and_wait_are_right_in_each_state(tmp_path):
+    gate = Gate()
+    with Environment(store=SqliteStore(tmp_path / "s.db"), workflows=[KEYED, ASKING], actions=[gate.action()]) as world:
+        new = world.start(KEYED, key="a")
+        assert gate.reached.wait(PATIENCE)
+        running = world.start(KEYED, key="a").resume()
+        gate.opened.set()
+        assert (running.wait(PATIENCE).status, running) == ("completed", new)
+        assert world.start(KEYED, key="a").resume().wait(PATIENCE).variables == {"x": 1}
+        waiting = world.start(ASKING, key="b").resume().wait(PATIENCE)
+        assert waiting.status == "waiting"
+        assert world.start(ASKING, key="b").resume().wait(PATIENCE) == waiting
+        assert len(waiting.open_questions) == 1
+
+
+def test_the_error_about_an_interrupted_run_names_the_start_with_its_key(tmp_path):
+    with Environment(store=MemoryStore(), workflows=[TWO_STEPS]) as before:
+        events = before.start(TWO_STEPS, key="may").wait(PATIENCE).history()
+        length = next(event.sequence for event in events if event.event_type == "step_completed")
+    with Environment(store=SqliteStore(tmp_path / "s.db"), workflows=[TWO_STEPS]) as world:
+        world.store.append(events[0].execution_id, events[:length], 0)
+        call = "environment.start('two', ..., key='may').resume().wait()"
+        for _ in range(2):
+            with pytest.raises(
+                ExecutionError, match=re.escape(f"run.resume(). In a program that runs again, write {call}")
+            ):
+                world.start("two", key="may").wait(PATIENCE)
+        assert world.start("two", key="may").resume().wait(PATIENCE).status == "completed"

@@ -117,3 +117,28 @@ def test_a_key_that_is_none_is_an_error(monkeypatch):
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
     with pytest.raises(SetupError, match=f"environment variable {KEY_VARIABLE} is not set"):
         FernetCodec.from_environment()
+
+
+def test_runs_lists_runs_that_cannot_be_decrypted(tmp_path):
+    path = str(tmp_path / "x.db")
+    with Environment(store=path, codec=FernetCodec(KEY)) as environment:
+        encrypted = environment.start(Workflow("w", [Step("s", script="1 / 0")])).wait(20).id
+    with Environment(store=path) as environment:
+        plain = environment.start(Workflow("plain", [Step("s", script="1")])).wait(20).id
+        assert [run.id for run in environment.runs()] == [plain, encrypted]
+        run = environment.run_of(encrypted)
+        assert run.status == "failed"
+        assert "of 'w': failed; its log cannot be read" in repr(run)
+        for read in (lambda: run.inputs, lambda: run.workflow, lambda: run.events, run.result):
+            with pytest.raises(DecryptionError):
+                read()
+
+
+def test_a_run_that_was_listed_without_its_key_is_read_once_the_key_is_there(tmp_path):
+    path = str(tmp_path / "x.db")
+    with Environment(store=path, codec=FernetCodec(KEY)) as environment:
+        encrypted = environment.start(Workflow("w", [Step("s", script="1", store="y")])).wait(20).id
+    with Environment(store=path) as environment:
+        (run,) = environment.runs()
+        environment.store.sealing.codec = FernetCodec(KEY)
+        assert (run.id, run.variables) == (encrypted, {"y": 1})

@@ -9,10 +9,12 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+import anyio
 import pytest
 from mcp.client.auth import OAuthFlowError
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
+from divebook.config import load
 from divebook.definitions.servers import MCPServerDefinition, OAuthDefinition, TokenStoreDefinition
 from divebook.documents import Policy
 from divebook.errors import DefinitionError, ServerError, SetupError
@@ -209,3 +211,24 @@ def test_what_would_weaken_it_is_refused():
     ]:
         with pytest.raises(DefinitionError, match=message):
             wrong()
+
+
+def test_relative_paths_of_a_server_start_in_the_folder_of_its_definition(tmp_path, monkeypatch):
+    folder, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    (folder / "secret.txt").write_text("cs-0123456789")
+    (folder / "flows.yaml").write_text(
+        "MCPServers: [{Name: far, Type: http, URL: 'https://example.org/mcp', OAuth: {ClientID: c, "
+        "ClientSecret: 'file://secret.txt', TokenStore: {Type: file, Path: tokens.json}}}]"
+    )
+    (folder / "tokens.json").write_text(json.dumps({"tokens": TOKEN}))
+    with environment() as here:
+        here.define(load(folder / "flows.yaml"))
+        server = here.internals.registry.servers["far"]
+        storage = server._credentials.context.storage
+        assert anyio.run(storage.get_tokens).access_token == TOKEN["access_token"]
+        assert anyio.run(storage.get_client_info).client_secret == "cs-0123456789"
+    (text,) = [server.to_dict() for server in load(folder / "flows.yaml").mcp_servers]
+    assert "folder" not in text

@@ -17,7 +17,7 @@ from typing import Any, Final, Self, TypeVar
 from divebook.definitions.pipelines import END, START
 from divebook.engine.bounds import REASONS
 from divebook.engine.state import ENDED, IN_STEP, ExecutionState, Hop
-from divebook.errors import EnvelopeError, InvalidEnvelopeError, did_you_mean
+from divebook.errors import BoundsError, EnvelopeError, InvalidEnvelopeError, did_you_mean
 from divebook.events.catalog import FAILED
 from divebook.events.event import to_datetime
 from divebook.pipeline.envelope.interrupts import (
@@ -648,7 +648,10 @@ class Envelope:
             elif key in MAXIMA and state[key] is None:
                 continue  # `bounds` says whether there is one
             elif (value := reading.read(types[key], state[key], key)) is not UNREADABLE:
-                setattr(self, key, value)
+                try:
+                    setattr(self, key, value)
+                except BoundsError as error:  # a maximum outside of its range does not limit the envelope
+                    reading.problems.append(str(error))
         return [*_strangers(state), *reading.problems]
 
     def validate(self) -> None:

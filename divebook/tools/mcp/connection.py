@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 from urllib.request import getproxies
 
@@ -587,7 +588,7 @@ def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | 
     require_variables(definition, policy)  # also of a server that is read as a document, which no start has checked
 
     def resolve_text(text: str) -> Any:
-        return resolved(expanded(text, policy), policy)
+        return resolved(expanded(text, policy), policy, Path(definition.folder))
 
     if definition.type == "stdio":
         command = _required(definition.command, "command", definition)

@@ -253,20 +253,23 @@ def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealin
 
     token_store = oauth.token_store or TokenStoreDefinition()
     # Without a client id, the SDK registers divebook at the server, and the storage keeps the registered client.
-    client = _client(oauth, redirect, policy)
+    folder = Path(definition.folder)
+    client = _client(oauth, redirect, policy, folder)
     storage = Tokens(client)
     if token_store.type == FILE and token_store.path is not None:
-        storage = FileTokens(policy.file(Path(token_store.path).expanduser(), Path()), sealing, client)
+        storage = FileTokens(policy.file(Path(token_store.path).expanduser(), folder), sealing, client)
     consent = Consent(definition.name, str(redirect))
     return OAuthClientProvider(definition.url, metadata, storage, consent.ask, consent.authorization_code)
 
 
-def _client(oauth: OAuthDefinition, redirect: AnyUrl, policy: Policy) -> OAuthClientInformationFull | None:
+def _client(
+    oauth: OAuthDefinition, redirect: AnyUrl, policy: Policy, folder: Path
+) -> OAuthClientInformationFull | None:
     if not oauth.client_id:
         return None
-    secret = resolved(oauth.client_secret, policy)
+    secret = resolved(oauth.client_secret, policy, folder)
     if secret:
         shared().know(secret)
     return OAuthClientInformationFull(
-        client_id=resolved(oauth.client_id, policy), client_secret=secret, redirect_uris=[redirect]
+        client_id=resolved(oauth.client_id, policy, folder), client_secret=secret, redirect_uris=[redirect]
     )

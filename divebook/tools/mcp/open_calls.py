@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
@@ -30,7 +31,7 @@ def require_variables(server: MCPServerDefinition, policy: Policy) -> None:
     for text in texts:
         require_expandable(text, policy)
     client = [] if server.oauth is None else [server.oauth.client_id, server.oauth.client_secret]
-    require_allowed([*texts, *client], policy)
+    require_allowed([*texts, *client], policy, Path(server.folder))
 
 
 # --- requests of a server during calls ------------------------------------------------------------------------------

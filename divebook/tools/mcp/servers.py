@@ -389,7 +389,10 @@ class Servers(Mapping[str, Server]):
         """
         existing = self._servers.get(definition.name)
         if existing is not None and existing.definition == definition:
-            return
+            # The folder is not part of the comparison of definitions, but its relative paths depend on it.
+            if existing.definition.folder == definition.folder:
+                return
+            replace = True
         if existing is not None:
             if not replace:
                 raise AlreadyRegisteredError("mcp server", definition.name)
