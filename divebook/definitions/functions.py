@@ -1688,8 +1688,8 @@ def lint(workflow: Any) -> Doubts:
     >>> import random
     >>> async def draw(ctx):
     ...     return random.choice("ab")
-    >>> [found.message for found in lint(draw)]
-    ['random.choice() gives something else whenever the function runs again']
+    >>> [doubt.message for doubt in lint(draw)]
+    ['random.choice() returns another value whenever the function runs again']
     """
     registered = WORKFLOW_FUNCTIONS.get(getattr(workflow, "name", ""))
     # A workflow of the same name may come from a log or a file. Only the registered object belongs to the function.
