@@ -596,7 +596,7 @@ class ScriptLimitError(ScriptError):
 
 
 class TemplateError(DivebookError):
-    """Raised if a text with ``${...}`` expressions cannot be rendered."""
+    """Raised if a string with ``${...}`` expressions cannot be rendered."""
 
 
 class UnrelatedError(DivebookError):

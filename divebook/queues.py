@@ -73,7 +73,7 @@ class Worker:
     environment
         Its workflows determine which executions the worker runs: name and fingerprint must match.
     queues
-        Names of the queues, in the order in which they are served.
+        Names of the queues, in the order in which they are read.
     parallel
         Maximum number of executions that it drives concurrently. An execution that waits for an answer
         or a signal is not driven and takes no place. One that sleeps (`ctx.sleep`) stays driven.

@@ -466,7 +466,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
 
     @classmethod
     def of(cls, ref: WorkspaceRef) -> Self:
-        """Create a backend from a reference that the property `ref` returned. The divebook workspace is created anew
+        """Create a backend from a reference that the property `ref` returned. The divebook workspace is created again
         from the reference, with default options for the rest.
 
         Raises

@@ -53,13 +53,13 @@ class ScriptedModel:
     """Model that returns the replies of a script, one per request. After the end of the script, the last reply is
     repeated.
 
-    A reply is a text, or describes an action of a model with tools: it calls tools, returns data, thinks, or fails
+    A reply is a string, or describes an action of a model with tools: it calls tools, returns data, thinks, or fails
     (`divebook.agents.scripted`). Without replies, the answer is a note that explains how to configure a real model.
 
     A function in place of the replies, or of one of them, returns the reply to each prompt: ``lambda prompt: ...`` or
     ``lambda prompt, messages: ...``. It is called once for a request that the log does not have yet.
 
-    If all replies are texts, each request of this process takes the next one. Otherwise a turn begins at the first
+    If all replies are strings, each request of this process takes the next one. Otherwise a turn begins at the first
     reply, and each of its requests takes the reply after those that the turn has had. The log has their number, so a
     turn continues at its place in any process.
 
@@ -139,7 +139,7 @@ class ScriptedModel:
         return cls(**written)
 
     def reply(self, prompt: str) -> str:
-        """Return the next reply of a script whose replies are all texts.
+        """Return the next reply of a script whose replies are all strings.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class ScriptedModel:
 
     @cached_property
     def is_texts(self) -> bool:
-        """True if all replies in the script are texts, without tool calls, errors or other actions."""
+        """True if all replies in the script are strings, without tool calls, errors or other actions."""
         return not self.turns and all(isinstance(reply, str) for reply in self._replies)
 
     def turn(self, run_id: str, number: int | None = None) -> int:
@@ -175,7 +175,7 @@ class ScriptedModel:
         return self._numbers[run_id]
 
     def reply_to(self, prompt: str, run_id: str | None, answered: int) -> ScriptedReply:
-        """Return the scripted reply to a model request. Used for a script whose replies are not all texts.
+        """Return the scripted reply to a model request. Used for a script whose replies are not all strings.
 
         Parameters
         ----------

@@ -476,7 +476,7 @@ class Definitions(Definition):
     positions: Mapping[Place, tuple[int, int]] = field(
         default_factory=dict, compare=False, repr=False, metadata={"transient": True}
     )
-    """Line and column of all parts that were read from a text, for problems found later."""
+    """Line and column of all parts that were read from a string, for problems found later."""
     is_text: bool = field(default=False, compare=False, repr=False, metadata={"transient": True})
     """True if a part was read from text or plain data, which is less trusted than Python code."""
 

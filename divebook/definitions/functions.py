@@ -1156,8 +1156,9 @@ def step(
         stops waiting for it.
     idempotent
         Two calls have the same effect as one. A call is then repeated if the process died during it. For other
-        functions a person is asked. An idempotent call may begin up to 16 calls or 10 ms before the log has its start:
-        if the process dies then, up to 16 completed idempotent calls are made again.
+        functions a person is asked. An idempotent call may begin before the log has its start, at most 16 calls ahead
+        of the log and at most 10 ms after the oldest of them: if the process dies then, up to 16 completed idempotent
+        calls are made again. The result of any call may not be in the log yet when ``await`` returns it.
     approval
         A person must approve every call first, and may change its arguments. A denied call raises ApprovalDeniedError.
     executor
@@ -1687,8 +1688,8 @@ def lint(workflow: Any) -> Doubts:
     >>> import random
     >>> async def draw(ctx):
     ...     return random.choice("ab")
-    >>> [found.message for found in lint(draw)]
-    ['random.choice() gives something else whenever the function runs again']
+    >>> [doubt.message for doubt in lint(draw)]
+    ['random.choice() returns another value whenever the function runs again']
     """
     registered = WORKFLOW_FUNCTIONS.get(getattr(workflow, "name", ""))
     # A workflow of the same name may come from a log or a file. Only the registered object belongs to the function.

@@ -64,7 +64,7 @@ class Page:
     """Final address of the page, after redirections."""
 
     def text(self, url: str, most: int = MAX_BYTES) -> str:
-        """Decode the content of the page as text; raises `SetupError` if it is not a text, or has more than `most`
+        """Decode the content of the page as text; raises `SetupError` if it is not text, or has more than `most`
         bytes.
         """
         if not self.media_type.startswith(TEXTUAL) and not self.media_type.endswith(("+json", "+xml")):

@@ -740,10 +740,10 @@ class Environment:
     # --- definitions -----------------------------------------------------------------------------------------------
 
     def define(self, definitions: Definitions) -> None:
-        """Add all definitions of a text, file or folder. A new definition replaces an older definition of the same
-        name.
+        """Add all definitions that were read from a string, file or folder. A new definition replaces an older
+        definition of the same name.
 
-        Two texts, one after the other, have the same effect as a folder of both: settings of the second also apply to
+        Two strings, one after the other, have the same effect as a folder of both: settings of the second also apply to
         agents of the first. Agents that steps name must exist when an execution starts, not before, so that cells can
         run in any order.
         """
@@ -1072,8 +1072,8 @@ class Environment:
             The question, as in `Run.open_questions`, or its id, also as ``ask_...@exec_...`` with the execution, which
             is needed if several executions ask a question of that id.
         response
-            An answer for the kind of question: a text, or a value that fits its schema (clarification); True, False or
-            ``"no: REASON"`` (confirmation); ``"approve"``, ``"reject"`` or ``"modify"`` (agent_review); a number,
+            An answer for the kind of question: a string, or a value that fits its schema (clarification); True, False
+            or ``"no: REASON"`` (confirmation); ``"approve"``, ``"reject"`` or ``"modify"`` (agent_review); a number,
             ``"raise"`` or ``"stop"`` (resource_exhausted); ``"retry"``, ``"fail"`` or
             ``{"choice": "done", "result": ...}`` (unknown outcome). In full form: ``{"text": ..., "approved": ...,
             "decision": ..., "data": ...}``, where a call is approved for instance ``{"approved": True, "data":

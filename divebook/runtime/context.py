@@ -241,7 +241,7 @@ class StepContext:
             Limiter slot to hold during the call, settings recorded for readers, id of the enclosing operation,
             workspace of the call, and reference to its rollback.
         done, seen
-            Convert a result entered by a person to the form that the call would have returned; return a text about
+            Convert a result entered by a person to the form that the call would have returned; return a string about
             observable effects.
         digest
             Hash of the parameters, if the caller has it. They are then in the form in which the log stores them.
@@ -509,7 +509,7 @@ class StepContext:
         kind
             One of `divebook.questions.question.DEFINABLE`.
         message, data, schema
-            Details of the question: a text, plain data, and the JSON schema of the requested value.
+            Details of the question: a string, plain data, and the JSON schema of the requested value.
         expires_in
             Seconds after which the question can no longer be answered.
         default, has_default

@@ -1103,7 +1103,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         Raises
         ------
         SetupError
-            A tag, the note or the name of a label is not a text, or there is nothing to change.
+            A tag, the note or the name of a label is not a string, or there is nothing to change.
         UnstorableValueError
             The value of a label cannot be recorded.
         ExecutionNotFoundError

@@ -84,7 +84,8 @@ def action(
     idempotent
         True if two calls have the same effect as one, for example because the function only reads. If a process died
         during a call, an idempotent action is called again. For any other action, a person is asked. An idempotent
-        call may begin up to 16 calls or 10 ms before the log has its start, as for ``@step``.
+        call may begin before the log has its start, at most 16 calls ahead of the log and at most 10 ms after the
+        oldest of them, as for ``@step``.
     approval
         True if a person must approve every call before it is made. The person may change the parameters.
     executor

@@ -358,8 +358,8 @@ class Context:
 
     @_remembered_call
     async def sleep(self, duration: DurationLike) -> None:
-        """Sleep for a number of seconds, a `timedelta`, or a text such as ``"5 min"``. After a restart only the rest is
-        waited for.
+        """Sleep for a number of seconds, a `timedelta`, or a string such as ``"5 min"``. After a restart, sleep only
+        for the remaining time.
         """
         self._tasks.require_place("ctx.sleep()")
         await self._context.sleep(timer_seconds(duration, "the duration of ctx.sleep()"))
@@ -1001,7 +1001,7 @@ class AgentHandle(Generic[Output]):
         ----------
         output
             Type of the answer, in place of the agent's `output`: a pydantic model, a dataclass or another type, or a
-            JSON schema. By default the answer has the type of the agent's `output`, or is a text.
+            JSON schema. By default the answer has the type of the agent's `output`, or is a string.
         deps
             Value of ``ctx.deps`` for its tools and capabilities, in place of that of the agent.
         thread

@@ -668,7 +668,7 @@ class EventStore(ABC):
     ) -> list[Lease]:
         """Take the leases of up to `limit` queued executions that can continue and that no process drives.
 
-        Queues are served in the given order; within a queue, higher priorities first, then older executions. Two
+        Queues are read in the given order; within a queue, higher priorities first, then older executions. Two
         workers that claim at the same time get different executions.
 
         Parameters

@@ -436,7 +436,7 @@ def gc(
     Parameters
     ----------
     older_than
-        Keep executions that ended more recently: seconds, a timedelta, or a text such as ``30d``.
+        Keep executions that ended more recently: seconds, a timedelta, or a string such as ``30d``.
     keep_last
         Keep this number of ended executions of each workflow, counted from the newest.
     statuses

@@ -21,7 +21,7 @@ from divebook.text.format import parse_duration
 from divebook.text.ranges import MOST_SECONDS, NumberRange
 
 DurationLike: TypeAlias = "timedelta | float | str"
-"""A duration in the public API: a timedelta, a number of seconds, or a text such as ``"5 min"``."""
+"""A duration in the public API: a timedelta, a number of seconds, or a string such as ``"5 min"``."""
 DURATION_FORMS = "a number of seconds, a timedelta, or a string such as '5 min'"
 """Description of the values of `DurationLike`, for errors."""
 _SHORT = (str, int, float, bool, bytes, type(None))
@@ -153,7 +153,7 @@ def question_id_of(value: Any) -> str:
 
 
 def seconds_of(value: object, name: str) -> float:
-    """Convert a duration to seconds: a `datetime.timedelta`, a number of seconds, or a text such as ``5 min``.
+    """Convert a duration to seconds: a `datetime.timedelta`, a number of seconds, or a string such as ``5 min``.
 
     Every duration of the public API passes through this function, so that all take the same forms. A number is returned
     unchanged, since it may be recorded. The caller checks its range.
@@ -180,8 +180,8 @@ def seconds_of(value: object, name: str) -> float:
 
 
 def plain_seconds(value: Any) -> Any:
-    """Convert a timedelta, or a text such as ``5 min``, to seconds. Return any other value unchanged, for a caller that
-    checks numbers itself, or takes templates as well.
+    """Convert a timedelta, or a string such as ``5 min``, to seconds. Return any other value unchanged, for a caller
+    that checks numbers itself, or takes templates as well.
     """
     if isinstance(value, timedelta):
         return value.total_seconds()
@@ -196,7 +196,7 @@ def expected_seconds(allowed: NumberRange, value: object) -> str:
     number outside of it, and the forms of durations for anything else.
 
     >>> expected_seconds(NumberRange(0, 10, unit="seconds"), 11), expected_seconds(NumberRange(0, 10), "soon")
-    ('a number of seconds from 0 to 10', "a number of seconds, a timedelta, or a text such as '5 min'")
+    ('a number of seconds from 0 to 10', "a number of seconds, a timedelta, or a string such as '5 min'")
     """
     number = plain_seconds(value)
     return str(allowed) if isinstance(number, int | float) and not isinstance(number, bool) else DURATION_FORMS

@@ -413,7 +413,7 @@ class ProcessManager:
             self._processes.setdefault(process.process_id, process)
 
     async def get_context_instructions(self) -> str | None:
-        """Return a text for agents that lists the background processes. Return None if there are none."""
+        """Return a string for agents that lists the background processes. Return None if there are none."""
         lines = [f"{each.process_id} ({each.status}): {' '.join(each.command)}" for each in self._processes.values()]
         return "\n".join(lines) or None
 

@@ -507,7 +507,7 @@ class FileOperator(ABC):
     async def truncate_to_tmp(
         self, content: str, filename: str, max_length: int = MOST_CHARACTERS
     ) -> str | dict[str, Any]:
-        """Return a text unchanged if it has at most `max_length` characters. Otherwise write it to a temporary file,
+        """Return a string unchanged if it has at most `max_length` characters. Otherwise write it to a temporary file,
         and return its beginning with the path of that file.
 
         Without a folder of temporary files, the text is only cut.

@@ -253,7 +253,7 @@ class Root:
         """Return the real path for a path below the folder: all links are resolved, like by `os.path.realpath`. Parts
         that do not exist are appended unchanged.
 
-        The result is only a text: the path is checked again when it is opened.
+        The result is only a string: the path is checked again when it is opened.
         """
         # The names of the path are a stack. Each name is appended to the result. If the result then is a link, the name
         # is removed again and the names of the link's target are put on the stack. `_Walk` has an example.

@@ -154,8 +154,8 @@ class Shell(ABC):
         Parameters
         ----------
         timeout
-            Time limit: seconds, a timedelta, or a text such as ``5 min``; None for the limit of the shell, ``math.inf``
-            for no limit.
+            Time limit: seconds, a timedelta, or a string such as ``5 min``; None for the limit of the shell,
+            ``math.inf`` for no limit.
         env
             Variables in addition to those of the workspace. With ``inherit_env=False`` the command gets no variables of
             this process.

@@ -503,7 +503,7 @@ class Envelope:
         question, message
             Text shown to the person: the question of a clarification, the message of any other kind.
         expires_in
-            Seconds, a timedelta, or a text such as ``5 min``. An expired question still blocks the envelope; the code
+            Seconds, a timedelta, or a string such as ``5 min``. An expired question still blocks the envelope; the code
             that drives the envelope decides what to do.
         data
             Plain data for the person or program that answers.
