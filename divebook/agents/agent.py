@@ -669,7 +669,7 @@ def _capability(value: Any) -> Any:
     if not is_capability and (isinstance(value, type) or not callable(value)):
         hint = f"; write {value.__name__}()" if isinstance(value, type) else ""
         raise SetupError(f"capabilities must be capabilities of pydantic-ai, not {describe(value)}{hint}")
-    if not is_capability or not isinstance(value, library.ModelFallback):
+    if library is None or not isinstance(value, library.ModelFallback):
         return value
     fallback = copy.copy(value)  # the object of the caller stays as it is
     fallback.models = [_fallback_model(model) for model in value.models]

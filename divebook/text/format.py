@@ -248,8 +248,8 @@ def rfc3339(moment: datetime, precision: Literal["milliseconds", "microseconds"]
 
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_WORDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 7 * 86400.0}
-UNITS |= {name: size for word, size in _WORDS.items() for name in (word, f"{word}s")}
+_UNIT_WORDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 7 * 86400.0}
+UNITS |= {name: size for word, size in _UNIT_WORDS.items() for name in (word, f"{word}s")}
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 # The words come first, so that "5 minutes" is not read as "5 m".
 PART = re.compile(_NUMBER + " ?(seconds?|minutes?|hours?|days?|weeks?|ns|us|µs|ms|s|min|m|h|d) ?")
