@@ -493,17 +493,20 @@ def test_files_are_locked_in_one_way():
     assert callers("lockf") == set()
     # The other one asks for the path of an open file.
     assert importers("fcntl") == {"workspaces/locks.py", "workspaces/paths.py"}
-    assert importers("msvcrt") == set()
+    assert importers("msvcrt") == {"workspaces/locks.py"}
 
 
 def importers(module):
-    """Return the files of divebook that import a module, anywhere in them."""
+    """Return the files of divebook that import a module, or name it to `import_module`, anywhere in them."""
     return {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        and module in {getattr(node, "module", None), *(alias.name for alias in node.names)}
+        if (isinstance(node, ast.Constant) and node.value == module)
+        or (
+            isinstance(node, ast.Import | ast.ImportFrom)
+            and module in {getattr(node, "module", None), *(alias.name for alias in node.names)}
+        )
     }
 
 

@@ -134,7 +134,7 @@ class Failure(Shown):
         if self.handled:
             return f"nothing to do: the run continued, and the failure was {_HANDLED[self.handled]}"
         way_on = advised("resume", "run.resume()")
-        return f"correct the cause, then {way_on} continues the run and keeps what has completed"
+        return f"correct the cause, then {way_on} continues the run and keeps the completed steps"
 
     def report(self) -> Report:
         """Return the error, its meaning, its location, the arguments and the next step."""

@@ -185,7 +185,7 @@ def test_an_await_that_times_out_leaves_no_thread_behind():
 def test_to_wait_has_a_bound_and_the_execution_stays_enqueued():
     with environment() as made:
         execution = made.enqueue(SUM, {"n": 1})
-        with pytest.raises(TimeoutError, match=r"is enqueued after 0 s, and continues: wait\(\) again"):
+        with pytest.raises(TimeoutError, match=r"is enqueued after 0 s, and continues: call wait\(\) again"):
             execution.wait(0)
 
 

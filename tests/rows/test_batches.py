@@ -345,7 +345,7 @@ def test_a_step_asks_for_rows(environment, server):
     [
         (
             Agent("critic", model=FunctionModel(lambda *_: None), tools=[count_of]),
-            "agent critic has tools, and a batch is",
+            "agent critic has tools, but a batch needs",
         ),
         (Agent("critic", model=FunctionModel(lambda *_: None), bounds={"max_llm_calls": 1}), "has bounds of its own"),
         (Agent("critic", model="deepseek:deepseek-chat"), "has no batch API: name another Model"),

@@ -333,7 +333,7 @@ def test_an_action_that_asks_for_approval_is_not_called_for_rows(environment):
     action("Rows.Asked", approval=True)(shout)
     step = Step("s", action="Rows.Asked", each=Each(rows="$(inputs.f)"))
     execution = environment.start(Workflow("w", [step], inputs=["f"]), {"f": FRAME}).wait()
-    assert "which asks for approval of each call: use Each with Items" in execution.error
+    assert "because it asks for approval of each call: use Each with Items" in execution.error
 
 
 def crunch(n):

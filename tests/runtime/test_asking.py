@@ -129,7 +129,7 @@ def test_a_second_answer_is_refused_and_shows_the_first_and_who_gave_it():
     world, _, execution = asked()
     question = question_of(execution)
     world.answer(question.id, "src", by="ann").wait(20)
-    with pytest.raises(InterruptError, match=r"answered already by ann, with {'text': 'src'}"):
+    with pytest.raises(InterruptError, match=r"already answered by ann, with {'text': 'src'}"):
         world.answer(question.id, "lib", execution.id)
     assert world.run_of(execution.id).variables["answer"] == "src"
 

@@ -42,7 +42,7 @@ ITEMS = Workflow("items", [Step("ask", prompt="${i}", each=EACH)], inputs=["item
         ({"max_llm_calls": -1}, "give an integer from 0 to 2**63 - 1 (the nearest is 0), or null for no bound"),
         ({"max_repeats": 0}, "give an integer from 1 to 2**63 - 1 (the nearest is 1), or null for no bound"),
         ({"max_iterations": True}, "give an integer from 0 to 2**63 - 1, or null for no bound"),
-        ({"max_seconds": "soon"}, "give a number of seconds, a timedelta, or a text such as '5 min'"),
+        ({"max_seconds": "soon"}, "give a number of seconds, a timedelta, or a string such as '5 min'"),
         ({"max_cost": Decimal("NaN")}, "give US dollars such as 2.50"),
         ({"edges": {"a -> b": -1}}, "(the nearest is 0)"),
         ({"on_exhausted": "stop"}, "write ask or fail"),
@@ -242,7 +242,7 @@ def test_an_answer_after_a_resumption_with_other_bounds_elsewhere_is_refused():
     execution = world.start("loop", bounds={"max_llm_calls": 2}).wait(20)
     (question,) = execution.open_questions
     assert elsewhere.run_of(execution.id).resume({"max_llm_calls": 3}).wait(20).status == "waiting"
-    with pytest.raises(InterruptError, match=r"answered already, with .*'resumed'"):
+    with pytest.raises(InterruptError, match=r"already answered, with .*'resumed'"):
         execution.answer(question.id, {"decision": "stop"})
     assert not store.has_untaken(execution.id)
     assert not store.orphans()
@@ -267,7 +267,7 @@ def test_an_answer_to_a_question_that_was_settled_elsewhere_without_a_message_is
     monkeypatch.setattr(driver.Driver, "_reopen_log", reopen_and_settle)
     assert elsewhere.run_of(execution.id).resume({"max_llm_calls": 3}).wait(20).status == "waiting"
     monkeypatch.undo()
-    with pytest.raises(InterruptError, match=r"answered already, with .*'resumed'"):
+    with pytest.raises(InterruptError, match=r"already answered, with .*'resumed'"):
         execution.answer(question.id, {"decision": "stop"})
     assert not store.has_untaken(execution.id)
 

@@ -234,7 +234,7 @@ def test_one_line_at_exit_for_a_whole_tree(capsys):
         farewell.add(left)
     farewell.print_running()
     told = capsys.readouterr().err.splitlines()
-    assert [line.split(";")[0] for line in told] == [
+    assert [line.split(".")[0] for line in told] == [
         "divebook: the process ends while execution exec_0 is running (and 39 executions that it started)",
         "divebook: the process ends while execution exec_x is running",
     ]

@@ -60,7 +60,7 @@ def test_an_answer_that_cannot_take_effect_here_is_kept_and_says_so():
     execution = over(store, Calls().action(), Calls().action("other"), workflow=TWO_CALLS).start("w").wait(PATIENCE)
     elsewhere, question = Environment(store=store), execution.open_questions[0]
     with pytest.raises(
-        AnswerKeptError, match=f'{question.id}@{execution.id} is kept.*action "other" of step "d" not found'
+        AnswerKeptError, match=f'{question.id}@{execution.id} is stored.*action "other" of step "d" not found'
     ):
         elsewhere.answer(question.id, "yes")
     assert elsewhere.inbox() == []
@@ -74,7 +74,7 @@ def test_a_signal_that_cannot_take_effect_here_is_kept_as_well():
     workflow = Workflow("w", [Step("s", type="wait", signal="go"), Step("d", action="other")])
     store = MemoryStore()
     execution = over(store, Calls().action("other"), workflow=workflow).start("w").wait(PATIENCE)
-    with pytest.raises(AnswerKeptError, match="the signal 'go' is kept"):
+    with pytest.raises(AnswerKeptError, match="the signal 'go' is stored"):
         Environment(store=store).run_of(execution.id).signal("go", 1)
     assert (
         over(store, Calls().action("other"), workflow=workflow).run_of(execution.id).resume().wait(20).status
@@ -92,7 +92,7 @@ def test_a_kept_answer_is_not_asked_for_again_and_the_same_one_carries_on(waitin
 def test_another_answer_than_the_kept_one_is_refused_and_shows_it(waiting):
     store, execution = waiting
     question = kept(store, execution)
-    with pytest.raises(InterruptError, match=r"answered already by ann, with .*yes"):
+    with pytest.raises(InterruptError, match=r"already answered by ann, with .*yes"):
         over(store).answer(question.id, "no")
     assert over(store).run_of(execution.id).resume().wait(PATIENCE).variables == {"x": "yes"}
 
@@ -109,7 +109,7 @@ def test_a_second_answer_shows_the_first_also_after_the_end(waiting):
     (question,) = execution.open_questions
     over(store).answer(question.id, "first", by="ann").wait(PATIENCE)
     for name in (question.id, f"{question.id}@{execution.id}"):
-        with pytest.raises(InterruptError, match=r"answered already by ann, with .*first"):
+        with pytest.raises(InterruptError, match=r"already answered by ann, with .*first"):
             over(store).answer(name, "second")
 
 

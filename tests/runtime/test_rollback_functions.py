@@ -116,7 +116,7 @@ def test_an_older_log_has_the_plain_name():
 def test_where_several_could_be_meant_none_is_taken(place):
     in_module("jobs")
     in_module("flights")
-    with pytest.raises(NotFoundError, match="may be flights:cancel or jobs:cancel"):
+    with pytest.raises(NotFoundError, match="is ambiguous: flights:cancel or jobs:cancel"):
         find_rollback(place)
 
 

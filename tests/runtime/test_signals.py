@@ -134,7 +134,7 @@ def test_nobody_takes_signals_of_what_has_ended():
         world.run_of(execution.id).signal("")
 
 
-@pytest.mark.parametrize("duration", ["x", "5 minutes", math.nan, True, [5]], ids=repr)
+@pytest.mark.parametrize("duration", ["x", "5 mins", math.nan, True, [5]], ids=repr)
 def test_what_is_no_duration_is_refused_with_what_to_write(duration):
     @workflow
     async def sleeper(ctx):

@@ -28,7 +28,7 @@ def test_a_second_start_with_a_key_returns_the_execution_that_exists():
     assert world.start("w", key="order 7") == first
     assert world.start("w", key="order 8").wait(20) != first
     assert calls == [1, 1]
-    with pytest.raises(StartKeyTakenError, match=f"'order 7' belongs to execution {first.id} already"):
+    with pytest.raises(StartKeyTakenError, match=f"'order 7' already belongs to execution {first.id}"):
         world.create("w", key="order 7").start()
     assert world.store.leases() == []
 
@@ -37,7 +37,7 @@ def test_a_key_belongs_to_one_workflow():
     other, calls = Workflow("other", [Step("a", action="note", parameters={"value": 2})]), Calls()
     world = environment(NOTING, other, actions=[calls.action()])
     first = world.start("w", key="order 7").wait(20)
-    told = f"'order 7' belongs to execution {first.id} of workflow 'w' already, but you tried to start workflow 'other'"
+    told = f"'order 7' already belongs to execution {first.id} of workflow 'w', but you tried to start workflow 'other'"
     with pytest.raises(StartKeyTakenError, match=told) as refused:
         world.start("other", key="order 7")
     assert (refused.value.run_id, refused.value.workflow, refused.value.wanted) == (first.id, "w", "other")

@@ -105,7 +105,7 @@ def test_a_second_answer_is_refused_and_shows_the_first():
     world, execution_id = died_during_the_call(Bank())
     (question,) = world.run_of(execution_id).resume().wait(20).open_questions
     world.answer(question.id, "retry").wait(20)
-    with pytest.raises(InterruptError, match=r"answered already by .*, with {'choice': 'retry'}"):
+    with pytest.raises(InterruptError, match=r"already answered by .*, with {'choice': 'retry'}"):
         world.answer(question.id, "fail", execution_id)
 
 

@@ -199,8 +199,8 @@ def test_scripts_see_frames_as_records_and_instances_as_mappings(script, value):
 def test_a_frame_too_large_for_a_script_is_named_with_what_to_do():
     frame = pd.DataFrame({"a": range(100_001)})
     execution = one_step(Step("s", script="len(inputs.frame)"), {"frame": frame})
-    assert "inputs.frame is a DataFrame 100,001 x 1, and scripts take at most 100,000 cells" in execution.error
-    assert "give it whole to an action" in execution.error
+    assert "inputs.frame is a DataFrame 100,001 x 1, but scripts take at most 100,000 cells" in execution.error
+    assert "pass it to an action" in execution.error
 
 
 def test_each_runs_over_the_rows_of_a_frame_and_over_instances():

@@ -168,7 +168,7 @@ class LifePromises:
 
     def test_a_second_start_with_a_key_is_refused_and_names_the_first(self, store):
         begin(store, ONE, key="monday")
-        with pytest.raises(StartKeyTakenError, match=f"'monday' belongs to execution {ONE} already") as refused:
+        with pytest.raises(StartKeyTakenError, match=f"'monday' already belongs to execution {ONE}") as refused:
             begin(store, TWO, key="monday")
         assert (refused.value.key, refused.value.run_id) == ("monday", ONE)
         assert [record.execution_id for record in store.records()] == [ONE]
