@@ -329,7 +329,7 @@ class MCPServerDefinition(Definition):
     ] = False
     folder: str = field(default="", init=False, compare=False, repr=False)
     """Folder of the definition, in which its relative file paths start; empty for the current folder. It is set when a
-    text is read, and is not part of the stored form."""
+    definition file is read, and is not part of the stored form."""
 
     if TYPE_CHECKING:  # more types than those of the fields: they are converted
 

@@ -243,7 +243,7 @@ class Pipeline:
 
     # --- running ---------------------------------------------------------------------------------------------------
 
-    def start(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Run:
+    def start(self, envelope: Envelope, *, mode: RunMode | None = None, from_first_stage: bool = True) -> Run:
         """Start processing an envelope in the background. Return its execution immediately.
 
         The envelope that is passed does not change; `Pipeline.envelope` returns the current one.
@@ -252,7 +252,7 @@ class Pipeline:
         ----------
         mode
             ``sequential`` or ``parallel``; by default the mode of the pipeline.
-        anew
+        from_first_stage
             True to begin at the first stage; False to continue at the current stage of the envelope, for example after
             a bound was raised.
 
@@ -264,9 +264,9 @@ class Pipeline:
         >>> pipeline.envelope(execution).outputs
         {'greet': {'text': 'hello'}}
         """
-        return self._prepared(envelope, mode, anew=anew).start()
+        return self._prepared(envelope, mode, from_first_stage=from_first_stage).start()
 
-    def run(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Envelope:
+    def run(self, envelope: Envelope, *, mode: RunMode | None = None, from_first_stage: bool = True) -> Envelope:
         """Run one request through the stages until it ends, waits for an answer, or reaches a bound. Return its state,
         the envelope.
 
@@ -277,15 +277,15 @@ class Pipeline:
         ExecutionFailedError, ExecutionCancelledError
             The execution failed or was cancelled. The failure of a stage does not raise an error; it ends the request.
         """
-        return self._carried(envelope, self._prepared(envelope, mode, anew=anew).start().wait())
+        return self._carried(envelope, self._prepared(envelope, mode, from_first_stage=from_first_stage).start().wait())
 
-    async def arun(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Envelope:
+    async def arun(self, envelope: Envelope, *, mode: RunMode | None = None, from_first_stage: bool = True) -> Envelope:
         """Run an envelope through the stages like `run`, without blocking the event loop."""
-        execution = await self._awaited(self._prepared(envelope, mode, anew=anew).start())
+        execution = await self._awaited(self._prepared(envelope, mode, from_first_stage=from_first_stage).start())
         return self._carried(envelope, execution)
 
     async def stream(
-        self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True
+        self, envelope: Envelope, *, mode: RunMode | None = None, from_first_stage: bool = True
     ) -> AsyncGenerator[StageOutput, None]:
         """Run an envelope like `run`, and yield the output of every stage. A last item named ``__end__`` follows at the
         end.
@@ -302,7 +302,7 @@ class Pipeline:
         greet {'text': 'hello'}
         __end__ {'terminated': False}
         """
-        execution = self._prepared(envelope, mode, anew=anew)
+        execution = self._prepared(envelope, mode, from_first_stage=from_first_stage)
         try:
             async with aclosing(outputs_of(execution)) as outputs:
                 async for output in outputs:
@@ -319,10 +319,10 @@ class Pipeline:
         envelope: Envelope = existing.envelope
         return envelope
 
-    def _prepared(self, envelope: Envelope, mode: RunMode | None, *, anew: bool) -> Run:
+    def _prepared(self, envelope: Envelope, mode: RunMode | None, *, from_first_stage: bool) -> Run:
         if mode not in (None, *get_args(RunMode)):
             raise SetupError(f"a pipeline runs in the mode {' or '.join(get_args(RunMode))}, not {mode!r}")
-        if anew:
+        if from_first_stage:
             progress.begin(self.config, envelope, mode or self.config.default_run_mode)
         return self._created(envelope)
 

@@ -48,7 +48,7 @@ def test_a_run_can_go_on_where_a_bound_stopped_it():
     stopped = runner.run(envelope())
     assert (stopped.current_stage, stopped.terminal_reason) == ("c", "max_agent_hops_exceeded")
     stopped.max_agent_hops = 3
-    done = runner.run(stopped, anew=False)
+    done = runner.run(stopped, from_first_stage=False)
     assert (script.calls, done.terminal_reason) == (["a", "b", "c"], "completed")
 
 
@@ -69,7 +69,7 @@ def test_an_envelope_that_waits_for_an_answer_does_not_run():
 def test_an_unknown_stage_terminates():
     given = envelope()
     given.current_stage = "nowhere"
-    done = pipeline(chain("a")).run(given, anew=False)
+    done = pipeline(chain("a")).run(given, from_first_stage=False)
     assert (done.termination_reason, done.terminal_reason) == ("Unknown stage: nowhere", "tool_failed_fatally")
 
 
