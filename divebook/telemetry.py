@@ -38,7 +38,7 @@ __all__ = ["Telemetry"]
 class Telemetry:
     """Exporter of executions, steps and recorded calls to OpenTelemetry.
 
-    Models, agents and tools have the attributes of the GenAI conventions: models, tokens, durations and errors,
+    The spans of models, agents and tools have the attributes of the GenAI conventions: model, tokens, duration, error,
     without prompts and answers. Each execution has one trace, whichever processes drive it.
 
     Parameters

@@ -248,7 +248,7 @@ class Context(WorkflowContext):
             return dict(self._workflows[name])
         function = workflow if isinstance(workflow, WorkflowFunction) else WORKFLOW_FUNCTIONS.get(name)
         if function is None:
-            hint = f"the test has no outputs of workflow {name!r}; write Context(workflows={{{name!r}: {{...}}}})"
+            hint = f"the test defines no outputs for workflow {name!r}; write Context(workflows={{{name!r}: {{...}}}})"
             raise NotFoundError("workflow", name, [*self._workflows, *WORKFLOW_FUNCTIONS], hint)
         return {RESULT: await self._run_directly(f"workflow {name}", function.function, (self,), dict(inputs or {}))}
 

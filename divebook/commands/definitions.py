@@ -338,7 +338,7 @@ def diagnosis_data(diagnosis: Diagnosis) -> ModelsData:
     "doctor",
     DEFINE,
     example="doctor audit.yaml --ping",
-    no_python="An installation is checked in a shell.",
+    no_python="To check an installation, run the command in a shell.",
     interfaces=[SHELL],
     data=diagnosis_data,
     exit_code=lambda diagnosis: int(not diagnosis.is_usable),

@@ -525,7 +525,7 @@ def _cycles(config: PipelineConfig) -> Iterator[Problem]:
         for name in released:
             del waiting[name]
     if waiting:
-        hint = "let one of them go without the others"
+        hint = "remove one of these stages from the requires of another"
         yield Problem(f"requires form a cycle: {', '.join(waiting)} wait for each other", key="requires", hint=hint)
 
 

@@ -195,7 +195,9 @@ class TokenStoreDefinition(Definition):
             message = "tokens cannot be stored in a keychain: divebook includes no keychain library"
             raise _refused(message, "Type", "write Type: file; only you can read that file")
         if self.type == FILE and not self.path:
-            raise _refused("a token store of type file needs a Path", "Path", "add Path: ~/.config/tokens.json")
+            raise _refused(
+                "a token store with Type 'file' needs the key Path", "Path", "add Path: ~/.config/tokens.json"
+            )
 
 
 @dataclass(frozen=True, slots=True)

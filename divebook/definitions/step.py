@@ -228,7 +228,8 @@ class Ask(Definition):
             example="confirmation",
         ),
     ] = "clarification"
-    """Kind of the question; one of `divebook.questions.question.DEFINABLE`."""
+    """Kind of the question, such as ``"confirmation"`` or ``"choice"``: one of the names in
+    `divebook.questions.question.DEFINABLE`."""
     message: Annotated[
         str | None, Key("Explanation of the question; a template.", example="It goes to ${inputs.list}.")
     ] = None

@@ -466,8 +466,8 @@ class Environment:
         Encrypts values before the store writes them, for all users of the store in this process; by default
         `divebook.stores.codec.FernetCodec` with the keys of the variable ``DIVEBOOK_KEY``, if it is set.
     policy
-        What definitions may reach beyond their folder and the public internet; by default the value of the variable
-        ``DIVEBOOK_ALLOW``. See `divebook.documents.policy`.
+        What definitions may access in addition to their folder and the public internet; by default the value of the
+        variable ``DIVEBOOK_ALLOW``. See `divebook.documents.policy`.
     telemetry
         Whether to report executions to OpenTelemetry (``pip install 'divebook[otel]'``), to which address, or how: see
         `divebook.telemetry.Telemetry`; by default the value of the variable ``DIVEBOOK_TELEMETRY`` (``1``).

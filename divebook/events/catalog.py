@@ -430,7 +430,7 @@ class PathFailed(Payload):
 @_event("path_cancelled")
 @dataclass(frozen=True, slots=True)
 class PathCancelled(Payload):
-    """End of a path that was stopped, either by a person or because another path of the execution failed."""
+    """End of a path (a branch of the execution) that was stopped by a person, or because another path failed."""
 
     reason: str = ""
 

@@ -104,8 +104,8 @@ _MOVED_PACKAGES = {
 
 @suggest_arguments
 def allow(*classes: C) -> C:
-    """Allow logs to contain instances of the given classes. Return the last class, so that `allow` can be used as a
-    decorator.
+    """Allow logs to contain instances of the given classes. Return the last given class, so that `allow` also works
+    as a class decorator.
 
     The log holds the qualified name, so a class that is defined again, for example in a cell, replaces the earlier one.
     A field that was added to the class later gets its default; a removed field is an error. A private attribute of a

@@ -382,7 +382,7 @@ class ChangedFunctions:
             keep = f"continues the old one, with its {plural(self.completed_calls, 'completed call')}"
         message = f"{self._changes} since this cell's run {self.execution_id}, which is not shown as its result."
         choices = {
-            AGAIN: f"runs it {start}; {repeated} repeated",
+            AGAIN: f"runs the workflow {start}; {repeated} repeated",
             KEEP: f"{keep}, and does not ask again until the next edit",
         }
         return CodeChangedError(message, choices, begin)

@@ -95,12 +95,18 @@ _FORMER_TEXTS = (
     (": put back what the run had; ", ": restore the files of the run; "),
     (": go on with these.", ": continue with the files that are there."),
     ("Which of these files are to be taken over?", "Which of these files should be applied to the folder?"),
+    (
+        "its call began, and a person said that it is not to be made again",
+        "its call started, and a person chose not to repeat it",
+    ),
 )
 """Parts of texts of errors and questions in the wording of older versions, and in that of the current one."""
 _FORMER_BOUND = re.compile(
     r"(\S+) is reached: (\S+) used, at most (\S+) allowed\. Raise the bound and go on, or stop\?"
 )
 """Question about a bound of an envelope in the wording of older versions."""
+_FORMER_OUTPUT = re.compile(r"(stage (?:'[^'\n]*'|\"[^\"\n]*\")) returned no ([^\n]*?), which it must\b")
+"""Error about missing outputs of a stage in the wording of older versions."""
 
 
 def in_present_wording(value: Any) -> Any:
@@ -114,6 +120,8 @@ def in_present_wording(value: Any) -> Any:
             for former, present in _FORMER_TEXTS:
                 if former in value:
                     value = value.replace(former, present)
+            if ", which it must" in value:
+                value = _FORMER_OUTPUT.sub(r"\1 must return \2, but did not", value)
             if _MARK not in value:
                 return value
             value = _FORMER_BOUND.sub(r"\1 reached: \2 of \3 used. Raise the bound and continue, or stop?", value)

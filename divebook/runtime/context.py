@@ -507,7 +507,8 @@ class StepContext:
         Parameters
         ----------
         kind
-            One of `divebook.questions.question.DEFINABLE`.
+            Kind of the question, such as ``"confirmation"`` or ``"choice"``: one of the names in
+            `divebook.questions.question.DEFINABLE`.
         message, data, schema
             Details of the question: a string, plain data, and the JSON schema of the requested value.
         expires_in

@@ -543,7 +543,7 @@ class Annotating:
 
 def _tag(tag: object) -> str:
     if not isinstance(tag, str) or not tag.strip():
-        raise SetupError(f"a tag must be a string, not {describe(tag)}; write a word such as 'baseline'")
+        raise SetupError(f"a tag must be a word such as 'baseline', not {describe(tag)}")
     return tag.strip()
 
 

@@ -388,7 +388,7 @@ class OperationLog:
         visit = path.visits[path.current_step]
         place = Place(path.id, path.current_step, visit, record.item, 0 if key is None else key)
         recorded = operation_text(*await self._recorded_start(record))
-        return kind_diverged(place, recorded, "another operation first, which a rollback does not wait for")
+        return kind_diverged(place, recorded, "another call first, which a rollback does not wait for")
 
     async def _ask_policy(
         self, miss_policy: MissPolicy, request: OperationRequest, carry_out: CarryOut, options: CallOptions

@@ -1013,7 +1013,7 @@ def _hint(name: str, names: Mapping[str, Any], offered: Collection[str]) -> str 
             return f"write {root}.{name}"
     if name in _NEEDS_ACTIVITY:
         if "documents" not in offered:
-            return "only script steps may use the clock or chance"
+            return "only script steps may use the current time or random numbers"
         return _IMPORTS.get(name, f"write 'import {name}' first")
     if name in _SYSTEM:
         return "scripts are sandboxed: no files, processes or network"

@@ -757,8 +757,8 @@ class EventStore(ABC):
         drives the execution. The process that drives it next copies the messages above `ExecutionRecord.taken` into the
         log, in the order of their numbers, and writes the new `taken` with those events (`Batch.taken`).
 
-        If several messages have the same execution, kind and key, from whatever threads and processes, the store keeps
-        the first one, and every later call returns that one, unchanged.
+        If several messages have the same execution, kind and key, also from several threads or processes, the store
+        keeps the first one, and every later call returns that one, unchanged.
 
         An execution that has failed or was cancelled still gets messages, for the case that it is resumed.
 

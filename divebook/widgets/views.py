@@ -270,7 +270,9 @@ def _refuse_wish(wish: RunsWish) -> None:
 
 
 def _refuse_files(wish: TakingOver) -> str:
-    raise SetupError(f"this view cannot apply files: use {advised('apply')} with {', '.join(wish['paths'])}")
+    raise SetupError(
+        f"this view cannot copy changed files to your folder: use {advised('apply')} with {', '.join(wish['paths'])}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,8 +97,9 @@ def test_a_failing_model_fails_the_step():
 def test_a_model_that_cannot_be_had_says_so(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     execution = run(ASK, {"who": "x"}, agents=[Agent("a", model="openai:model")])
-    assert "model 'openai:model' cannot be used: openai needs a key in the environment variable OPENAI_API_KEY" in (
-        execution.error
+    assert (
+        "model 'openai:model' cannot be used: openai needs an API key in the environment variable OPENAI_API_KEY"
+        in (execution.error)
     )
     assert "then resume the run" in execution.error
     assert "Agent('test')" not in execution.error

@@ -332,7 +332,7 @@ def test_a_tool_that_answers_otherwise_is_noticed(note, script):
 
     changed = environment(store=world.store, agents=[Agent("a", model=script, tools=[other])])
     error = changed.start(ASK, model=f"recorded:{first.id}").wait(20).error
-    assert "in request 2 of agent a" in error
+    assert "a different request 2 of agent a" in error
     assert "noted owls" in error
     assert "lost owls" in error
 

@@ -163,10 +163,10 @@ def test_a_model_corrects_itself_as_often_as_its_agent_says(corrections, output)
 @pytest.mark.parametrize(
     ("output", "fault"),
     [
-        (None, r"its call of tool add did not have the expected form \(b: Field required\), also after 1 correction"),
+        (None, r"its call of tool add did not have the expected form \(b: Field required\), even after 1 correction"),
         (
             Sum,
-            r"its answer did not have the expected form \(sum: Input should be a valid integer.*\), also after 1",
+            r"its answer did not have the expected form \(sum: Input should be a valid integer.*\), even after 1",
         ),
     ],
 )
@@ -182,8 +182,8 @@ def test_the_advice_after_too_many_corrections_works_and_resuming_alone_does_not
     world = environment(ASK, agents=[correcting(2, output=output)])
     failed = world.start("ask").wait(20)
     advice = (
-        "raise its Corrections and resume the run, or use another Model, and fork the run before this step; "
-        "a run that is resumed keeps"
+        "raise its Corrections and resume the run, or use another Model, and fork the run before this step. "
+        "A resumed run keeps"
     )
     assert advice in failed.error
     resumed = world.run_of(failed.id).resume().wait(20)
@@ -214,7 +214,7 @@ def test_an_agent_of_pydantic_ai_names_its_own_limit():
         """Do nothing."""
 
     execution = environment(ASK, agents=[Agent.of(taken)]).start("ask").wait(20)
-    assert "also after 2 corrections; raise `retries` of its pydantic_ai.Agent" in execution.error
+    assert "even after 2 corrections; raise `retries` of its pydantic_ai.Agent" in execution.error
 
 
 def test_corrections_in_a_definition():

@@ -72,7 +72,7 @@ def test_its_hooks_run_and_its_dependencies_arrive():
         (pydantic_ai.Agent(name="critic"), "needs to have a `model`"),
         (library_agent(toolsets=[FunctionToolset([Book().look])]), "need to have a unique `id`"),
         (library_agent(toolsets=[FunctionToolset(id="t"), FunctionToolset(id="t")]), "have the same `id` 't'"),
-        (library_agent(capabilities=[DivebookDurability()]), "leave it out"),
+        (library_agent(capabilities=[DivebookDurability()]), "remove it"),
         ("critic", "a pydantic_ai.Agent, not 'critic'"),
     ],
 )

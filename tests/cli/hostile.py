@@ -119,6 +119,7 @@ def commands(names):
         "import": [["import", f"{folder}/no{HOSTILE}.jsonl", *at]],
         "help": [["help"], ["help", HOSTILE]],
         "version": [["version"]],
+        "tutorial": [["tutorial", f"{folder}/tutorial", "--no-open"]],
     }
 
 

@@ -39,7 +39,7 @@ def test_scripts_conditions_and_templates_are_written_in_python(divebook, old, f
     converted = divebook("convert", old, "--dialect", "dive")
     assert converted.exit_code == 0, converted.stderr
     assert ":=" not in converted.stdout
-    assert "kept as a value and not as text" in converted.stderr
+    assert "stored as values and not as text" in converted.stderr
     new = write(folder / "new.yaml", converted.stdout)
     count, show = load(new).workflows[0].steps
     assert count.script.splitlines() == ['x = ("many" if inputs.n > 2  and  True else "few")', "x"]

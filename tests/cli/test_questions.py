@@ -50,7 +50,7 @@ def test_retry_makes_the_call_again(asked, divebook, folder):
     answered = divebook("answer", asked, "retry", "-d", "shop.yaml", "-a", "pay.py", "--json")
     assert (answered.exit_code, json.loads(answered.stdout)["outputs"]) == (0, {"receipt": "receipt"})
     assert (folder / "calls").read_text() == "xx"
-    assert "no questions" in divebook("inbox").stderr
+    assert "no open questions" in divebook("inbox").stderr
 
 
 def test_done_takes_the_result_that_is_given(asked, divebook, folder):

@@ -252,7 +252,7 @@ def test_a_run_that_has_ended_is_tagged_and_found_by_it(divebook, history):
     assert divebook("tag", hello, "--remove", "kept").stdout.startswith("baseline")
     assert divebook("tag", bad).stdout.startswith("no tags")
     refused = divebook("tag", hello, " ")
-    assert (refused.exit_code, "a tag must be a word, not ' '" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "a tag must be a word such as 'baseline', not ' '" in refused.stderr) == (2, True)
 
 
 def test_runs_say_why_they_failed_what_they_were_given_and_how_long_they_worked(divebook, history):

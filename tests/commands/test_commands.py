@@ -242,6 +242,6 @@ def test_a_secret_that_cannot_be_read_is_not_repeated(text):
 
 def test_a_calculation_with_numbers_is_not_taken_for_a_text():
     parse = line_command(COMMANDS["run"]).parse
-    with pytest.raises(UsageError, match=r"input 'n': \$1/0 is a text; write \$\(1/0\) for the value, or '\$1/0'"):
+    with pytest.raises(UsageError, match=r"input 'n': \$1/0 is a string; write \$\(1/0\) for the value, or '\$1/0'"):
         objects_of(parse(["hello", "n=$1/0"], Names()))
     assert parse(["hello", "n=$5"], Names()).inputs == {"n": "$5"}

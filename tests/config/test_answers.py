@@ -49,7 +49,7 @@ def test_what_holds_for_every_run_need_not_be_used(monkeypatch):
     ("typed", "told"),
     [
         ("sure", "write --answer step=value, or step:=JSON"),
-        ("=x", "not understood"),
+        ("=x", "is not valid"),
         ("sure:={", "'sure': { is not JSON"),
     ],
 )

@@ -396,5 +396,5 @@ def test_constructors_for_type_checkers_have_the_fields_of_their_class():
 
 
 def test_a_text_is_not_taken_for_a_list_of_arguments():
-    with pytest.raises(DefinitionError, match="args of mcp server 'git' is one text"):
+    with pytest.raises(DefinitionError, match="args of mcp server 'git' must be a list"):
         servers.MCPServerDefinition("git", "stdio", command="uvx", args="mcp-server-git")

@@ -28,7 +28,7 @@ def test_a_former_name_is_read_with_a_warning_that_says_the_present_one(renamed,
     read = read_definitions(f"Workflows: [{{Name: w, Steps: [{{Name: s, {name}: 1 + 1}}]}}]")
     assert read.workflows[0].steps[0].script == "1 + 1"
     (warning,) = read.warnings
-    assert (warning.message, warning.severity) == (f"{name} is called Script now", "warning")
+    assert (warning.message, warning.severity) == (f"{name} was renamed to Script", "warning")
     assert warning.hint == "write Script; the old name still works"
 
 

@@ -21,7 +21,7 @@ STEPS = "Steps:\n  - {Name: s, Script: '1'}\n"
     ("text", "told"),
     [
         ("Inputs: [{Name: a, Type: integr}]\n" + STEPS, "cell:1:26: unknown type of input: 'integr' (did you mean"),
-        ("Inputs: [{Name: a b}]\n" + STEPS, "cell:1:17: input 'a b' is not a valid name (write letters"),
+        ("Inputs: [{Name: a b}]\n" + STEPS, "cell:1:17: input 'a b' is not a valid name (use letters"),
         ("Steps:\n  - {Name: s, Script: '1', Store: my-n}\n", "cell:2:35: Store 'my-n' is not a valid name"),
         (
             "Steps:\n  - {Name: s, Script: '1', Each: {Items: [1], As: class}}\n",

@@ -99,8 +99,8 @@ async def one_by_one_soon():
         (rest, "parameter 'things' of tool \"rest\" has no name for a model"),
         (only, "parameter 'a' of tool \"only\" has no name"),
         (3, "a tool must be a function, not 3"),
-        (one_by_one, 'tool "one_by_one" yields.*return a list'),
-        (one_by_one_soon, 'tool "one_by_one_soon" yields.*return a list'),
+        (one_by_one, 'tool "one_by_one" is a generator.*return a list'),
+        (one_by_one_soon, 'tool "one_by_one_soon" is a generator.*return a list'),
     ],
 )
 def test_what_cannot_be_a_tool_is_refused_with_what_to_do(given, says):

@@ -220,7 +220,7 @@ def test_a_log_with_a_fork_in_it_is_sound():
     ("given", "said"),
     [
         ({"variable": {}}, "did you mean 'variables'"),
-        ({"variables": [1]}, "variables of a change must map names of variables"),
+        ({"variables": [1]}, "variables of a change must be a mapping of names of variables"),
         ({"results": {1: 2}}, "1 is not a valid key"),
         ({"prompts": {"a": 1}}, "the prompt of step 'a' must be a string, not int"),
         ({"model": 3}, "model must be the name of a model"),

@@ -54,7 +54,7 @@ def test_a_foreign_log_comes_in_as_one_json_array_as_well(recorded, tmp_path):
 def test_a_foreign_log_is_not_carried_on_and_says_why():
     environment = Environment(store=MemoryStore())
     failed = import_(Path(__file__).parent / "recorded" / "dive-2025-06-20.jsonl", environment.store)
-    with pytest.raises(ExecutionError, match="no definition is recorded in its log"):
+    with pytest.raises(ExecutionError, match="its log has no definition"):
         environment.run_of(failed).resume()
 
 

@@ -180,9 +180,12 @@ def test_an_offer_is_understood_without_a_kernel(edited):
     with pytest.raises(CodeChangedError) as caught:
         start(on_edit="ask")
     bundle = code_change_choice.static_bundle(caught.value)
-    assert "<code>--changed again</code>: runs it from the first call that this can reach" in bundle["text/html"]
+    assert (
+        "<code>--changed again</code>: runs the workflow from the first call that the change can affect"
+        in bundle["text/html"]
+    )
     assert "<code>--changed keep</code>: shows the old one as it is" in bundle["text/html"]
-    assert "  --changed again: runs it from the first call" in bundle["text/plain"]
+    assert "  --changed again: runs the workflow from the first call" in bundle["text/plain"]
 
 
 def test_a_run_that_failed_is_mended_where_it_is(edit, shell):
@@ -277,7 +280,7 @@ def test_a_renamed_notebook_keeps_its_runs_and_a_copied_one_begins_its_own(edit,
     made(shell).clear()
     found = start(place(notebook=renamed, cell="c1", kernel="k3"))
     assert (found.id, made(shell)) == (old.id, [])
-    assert found.internals.options.remark.startswith("this cell's run had completed")
+    assert found.internals.options.remark.startswith("this cell's run has completed")
     assert start(place(notebook=renamed, cell="c2", kernel="k3")).id != old.id
 
 

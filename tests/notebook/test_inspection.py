@@ -63,7 +63,7 @@ def test_help_explains_keys_and_parts_in_any_case_of_letters(cell):
     ]
     assert cell("%dive help 'MCP server'")[1].startswith("Keys of MCP server:")
     with pytest.raises(
-        UsageError, match=r"neither a sub-command nor a key 'Paralel' .did you mean %dive help Parallel"
+        UsageError, match=r"no sub-command or key is called 'Paralel' .did you mean %dive help Parallel"
     ):
         cell("%dive help Paralel")
 

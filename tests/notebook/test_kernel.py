@@ -52,7 +52,7 @@ def test_programs_that_run_notebooks_get_no_live_view(kernel):
 def test_the_same_cell_shows_its_run_again_and_runs_nothing(kernel):
     first, again, anew = (kernel.run(f"%dive run talker word=again {flag}".strip()) for flag in ("", "", "--new"))
     assert (printed(first[1]), printed(anew[1])) == ("begin again\nend again\n", "begin again\nend again\n")
-    assert printed(again[1]).startswith("this cell's run had completed at ")
+    assert printed(again[1]).startswith("this cell's run has completed at ")
     shown = [[output["data"] for output in outputs if "data" in output] for _, outputs in (first, again)]
     assert [data["text/plain"] for data in shown[0]] == [data["text/plain"] for data in shown[1]]
 

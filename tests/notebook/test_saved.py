@@ -178,7 +178,7 @@ def test_the_magic_opens_a_file_and_a_single_run(cell, session, tmp_path, monkey
 
 def test_without_a_file_and_a_front_end_that_tells_the_magic_asks_for_one(cell, monkeypatch):
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
-    with pytest.raises(UsageError, match="name its file: %dive open FILE"):
+    with pytest.raises(UsageError, match="name it: %dive open FILE"):
         cell("%dive open")
 
 

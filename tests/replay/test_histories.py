@@ -23,7 +23,7 @@ OLDER = [
     *sorted((TESTS / "store" / "recorded").glob("form_*.jsonl")),
     *sorted((TESTS / "events" / "recorded").glob("*.jsonl")),
 ]
-UNCHECKED = dict.fromkeys(("asking-still.jsonl.gz", "pictured.jsonl.gz"), "picture")
+UNCHECKED = dict.fromkeys(("asking-still.jsonl.gz", "pictured.jsonl.gz"), "snapshot")
 """What cannot be equal, and why."""
 
 

@@ -9,6 +9,7 @@ from divebook.commands.definitions import Diagnosis, Keys
 from divebook.commands.files import WrittenFiles
 from divebook.commands.inspection import RunCount, Stats, Unverified, Verifications
 from divebook.commands.store import Backup, Collection, StoreCopy
+from divebook.commands.tutorial import Tutorial
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.definitions.schema import reference
 from divebook.engine.approvals import ApprovalRule, StandingRule
@@ -56,5 +57,6 @@ def shown(tmp_path_factory):
         examples += [Keys(dict([reference("step")])), Keys(dict([reference("step")]), is_folded=True)]
         examples += [Diagnosis([{**row, "hint": "", "problems": [], "usable": True}])]
         examples += [Stats([{"workflow": HOSTILE, "runs": 2, **numbers}]), Stats([])]
+        examples += [failed.failure, Tutorial(project, [])]
         examples += [report_of(one, one.history()), SavedRun(*read_saved(one._repr_mimebundle_()[MIME]))]
         yield examples

@@ -134,7 +134,9 @@ def test_a_process_that_ends_while_executions_run_leaves_its_store_open(tmp_path
 
 def test_what_was_only_in_memory_is_said_to_be_lost(tmp_path):
     execution_id, said = leave("memory:", "leave", tmp_path)
-    assert said.startswith(f"divebook: the process ends while execution {execution_id} is running. Its log was in memory and is lost")
+    assert said.startswith(
+        f"divebook: the process ends while execution {execution_id} is running. Its log was in memory and is lost"
+    )
 
 
 def test_a_process_that_waited_says_nothing(tmp_path):

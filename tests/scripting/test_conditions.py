@@ -88,7 +88,7 @@ def test_an_unknown_name_is_an_error_before_anything_runs():
         ("active", "write inputs.active"),
         ("not true", "write True"),
         ("lenn(state)", "did you mean 'len'?"),
-        ("time.time() > 3", "only script steps may use the clock or chance"),
+        ("time.time() > 3", "only script steps may use the current time or random numbers"),
         ("open('x')", "sandboxed"),
     ],
 )

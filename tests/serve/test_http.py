@@ -92,7 +92,7 @@ def test_an_address_that_cannot_be_served_is_refused_in_words(tmp_path):
         refused = CliRunner().invoke(app, [*told, address])
     elsewhere = CliRunner().invoke(app, [*told, "192.0.2.1:8000"])
     assert [result.exit_code for result in (refused, elsewhere)] == [2, 2]
-    assert f"{address} cannot be served: another program listens there: give --http" in refused.stderr
+    assert f"{address} cannot be served: another program listens there: pass --http" in refused.stderr
     assert "192.0.2.1:8000 cannot be served: " in elsewhere.stderr
 
 

@@ -328,7 +328,7 @@ def test_the_key_is_its_owners_and_a_broken_one_is_named(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
     assert key_beside("memory:") != key_beside("memory:")
     path.write_bytes(b"short")
-    with pytest.raises(StoreError, match=r"e\.db\.mcp-key is no key of an MCP server: 5 bytes.*delete it"):
+    with pytest.raises(StoreError, match=r"e\.db\.mcp-key is not a key of an MCP server: 5 bytes.*delete it"):
         key_beside(str(tmp_path / "e.db"))
 
 

@@ -181,7 +181,7 @@ def test_a_file_that_was_changed_in_the_folder_is_not_written_over(environment, 
     asked(execution)
     (project / "calc.py").write_text("mine")
     answer(execution, ["calc.py", "new.txt"])
-    assert "has changed meanwhile: calc.py; nothing was written" in execution.wait().error
+    assert "has changed in the meantime: calc.py; nothing was written" in execution.wait().error
     assert (project / "calc.py").read_text() == "mine"
     assert not (project / "new.txt").exists()
 

@@ -47,8 +47,8 @@ class LeasePromises:
             store.acquire(ONE, THERE, 30, now=NOW + 29 * SECOND)
         assert (caught.value.name, caught.value.host, caught.value.pid) == ("kernel", "here", 11)
         until = f"{caught.value.until.astimezone():%Y-%m-%d %H:%M:%S %Z}"
-        assert "driven by kernel (process 11 on here). If that" in str(caught.value)
-        assert f"resumed from {until} on. Wait, or" in str(caught.value)
+        assert "driven by kernel (process 11 on here). If that process is gone" in str(caught.value)
+        assert f"resume the execution from {until} on. Wait, or" in str(caught.value)
 
     def test_a_held_lease_is_refused_to_its_own_owner(self, store):
         store.append(ONE, log(1), 0)
@@ -174,7 +174,7 @@ class LeasePromises:
         store.append(ONE, [step(2)], 1, old.token)
         store.acquire(ONE, THERE, 30, now=NOW + 31 * SECOND)
         with pytest.raises(
-            FencedError, match="is under lease 2, and this writer has lease 1: it was taken over"
+            FencedError, match="is under lease 2, but this writer has lease 1: another process has taken it over"
         ) as caught:
             store.append(ONE, [step(3)], 2, old.token)
         assert (caught.value.token, caught.value.current) == (1, 2)

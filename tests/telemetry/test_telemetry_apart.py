@@ -62,7 +62,7 @@ def test_what_raises_is_named_once_and_others_are_told_all(caplog):
     assert len(exporter.get_finished_spans()) == 7
     first, second = [record.getMessage() for record in caplog.records]
     assert "refused some data, which is missing there; this warning appears once" in first
-    assert second == "telemetry may lack the end: to send what was reported failed: ValueError: not that either"
+    assert second == "telemetry may miss the end: to send what was reported failed: ValueError: not that either"
 
 
 @pytest.mark.parametrize("off", ["", "0", "false", "No", "off", "none"])

@@ -27,7 +27,7 @@ def test_durations(value, expected):
     assert parse_duration(value) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("value", ["soon", "", "30", "5 minutes", "30  s", "-1s", -1, "1x", float("nan"), float("inf")])
+@pytest.mark.parametrize("value", ["soon", "", "30", "5 mins", "30  s", "-1s", -1, "1x", float("nan"), float("inf")])
 def test_what_is_no_duration(value):
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(value)

@@ -189,7 +189,7 @@ def test_one_odd_tool_is_left_out_by_name_and_the_others_stay(given, why, logs):
     with world(Provider(), odd(tool("first"), given, tool("last"))) as here:
         execution = here.start("ask").wait(60)
         assert execution.variables == {"said": "called first; called last"}, execution.error
-    (said, *others) = [text for text in logs() if "left out" in text]
+    (said, *others) = [text for text in logs() if "is skipped" in text or "is left out" in text]
     assert why in said
     assert "MCP server s" in said
     assert set(others) <= {said}

@@ -138,7 +138,7 @@ def test_a_list_is_as_it_is_when_it_is_asked_for(run, serve):
 def test_tools_that_no_model_can_be_shown_are_left_out_in_words(run, serve, logs):
     assert [tool.name for tool in run(serve("rough.py", "names").discover()).tools] == ["a b", "x" * 65, "fine"]
     assert [tool.name for tool in run(serve("rough.py", "long").discover()).tools] == ["fine"]
-    why = [text.partition("is left out: ")[2].partition(":")[0] for text in logs()]
+    why = [text.partition("is skipped: ")[2].partition(":")[0] for text in logs()]
     assert why == ["its description and schemas have more than 100000 characters"]
 
 

@@ -113,7 +113,7 @@ def test_the_working_folder_is_not_removed_by_another_name(tmp_path):
 
 def test_output_that_is_too_long_is_an_error_that_says_where_the_whole_is(tmp_path):
     async def work(backend):
-        with pytest.raises(WorkspaceOutputLimitError, match="more than the 1,048,576 bytes") as raised:
+        with pytest.raises(WorkspaceOutputLimitError, match="more than the limit of 1,048,576 bytes") as raised:
             await backend.run("head -c 3000000 /dev/zero | tr '\\0' x; echo end", shell=True)
         path = str(raised.value).rpartition(" ")[2]
         return raised.value.stdout, len(await backend.read_bytes(path))

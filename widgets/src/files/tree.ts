@@ -57,7 +57,7 @@ export class FileTree {
 
   constructor(files: readonly FileView[], host: TreeHost) {
     this.#host = host;
-    const keys = ["↑ ↓ J K: file to file, in the tree", "Enter: show the difference, in the tree"];
+    const keys = ["↑ ↓ J K: select the next or previous file in the tree", "Enter: show the difference of the selected file"];
     if (host.approve !== undefined) keys.push("A: approve the file, in the tree", "X: leave the file out, in the tree");
     this.element = h("div", { class: "tree", role: "tree", "aria-label": "Changed files", "data-keys": keys.join("|"), onkeydown: (event: KeyboardEvent) => { this.#onKey(event); } });
     this.element.append(...this.#children(foldersOf(files), 0));

@@ -57,7 +57,7 @@ export class Differences {
     const keys = keysList(root);
     const previous = stepButton("Difference before", "P", -1);
     const next = stepButton("Next difference", "N", 1);
-    const frameTitle = "All places as a DataFrame: copies the line to run";
+    const frameTitle = "Copy the line of code that returns all differences as a DataFrame";
     const frame = frameCode !== "" && copyButton(() => frameCode, { class: "small", title: frameTitle }, "As a frame");
     const steps = h("span", { class: "steps" }, this.#position, previous, next, frame, keys.button);
     const row = h("div", { class: "row" }, this.#filters, this.#search, h("span", { class: "grow" }), steps);
