@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, get_args
 
 import pandas as pd
@@ -40,7 +40,7 @@ from divebook.runtime.forks import folded
 from divebook.stores import EventStore, ExecutionRecord
 from divebook.stores.follow import chain_of
 from divebook.text.arguments import require
-from divebook.text.format import plural
+from divebook.text.format import parse_duration, plural
 from divebook.text.ranges import COUNT_OR_ZERO
 
 if TYPE_CHECKING:
@@ -327,10 +327,11 @@ class Selection:
     cell: Collection[str] | str | None = None
     text: str | None = None
     """Text in the id, the workflow's name, a tag, the note or the error; case is ignored."""
-    since: datetime | date | str | None = None
-    """Start time or later: a time, a day, or a text in ISO form; without a zone in this machine's time zone."""
-    until: datetime | date | str | None = None
-    """Start time before this one."""
+    since: datetime | date | timedelta | str | None = None
+    """Start time or later: a time, a day, a string in ISO form, or a duration before now such as ``"1d"``. A time
+    without a zone is in this machine's time zone."""
+    until: datetime | date | timedelta | str | None = None
+    """Start time before this one, in the same forms."""
 
     @classmethod
     def of(cls, where: Mapping[str, Any] | None) -> Self:
@@ -419,17 +420,31 @@ def _values(name: str, value: Any) -> tuple[str, ...] | None:
 
 
 def _moment(name: str, value: Any) -> datetime | None:
+    """Return the time that a filter means: a time, or a duration before the present."""
+    moment = value
     if isinstance(value, str):
         try:
-            value = datetime.fromisoformat(value)
+            moment = datetime.fromisoformat(value)
         except ValueError:
-            raise SetupError(f"where: {name} must be a time such as '2026-01-31T12:00', not {value!r}") from None
-    if isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day)  # noqa: DTZ001 - on this machine's clock
-    if value is not None and not isinstance(value, datetime):
-        raise SetupError(f"where: {name} must be a time such as '2026-01-31T12:00', not {value!r}")
+            moment = _duration_of(value)
+    if isinstance(moment, timedelta):
+        moment = datetime.now(UTC) - moment
+    if isinstance(moment, date) and not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001 - on this machine's clock
+    if value is not None and not isinstance(moment, datetime):
+        raise SetupError(
+            f"where: {name} must be a time such as '2026-01-31T12:00', or a duration before now such as '1d', "
+            f"not {value!r}"
+        )
     # A time without a zone is local time.
-    return None if value is None else value.astimezone(UTC)
+    return None if moment is None else moment.astimezone(UTC)
+
+
+def _duration_of(text: str) -> timedelta | None:
+    try:
+        return timedelta(seconds=parse_duration(text))
+    except (ValueError, OverflowError):
+        return None
 
 
 # --- frames of variables and of usage ---------------------------------------------------------------------------------

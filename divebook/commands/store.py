@@ -321,20 +321,32 @@ def gc(
         int | None,
         option("--keep-last", allowed=COUNT_OR_ZERO, help="Keep the newest N runs of each workflow."),
     ] = None,
+    status: Annotated[
+        list[str] | None,
+        option(
+            "--status",
+            "-s",
+            metavar="STATUS",
+            help="Delete only runs that have ended with this status, such as completed. May be repeated.",
+            completes="status",
+        ),
+    ] = None,
     dry_run: Annotated[bool, option("--dry-run", help="Only print the numbers; delete nothing.")] = False,
 ) -> Collection:
     """Delete old runs and unused large values.
 
-    Without --older-than and --keep-last, no run is deleted.
+    Without --older-than and --keep-last, no run is deleted. Failed and cancelled runs are deleted too, although they
+    could be resumed; use --status completed to keep them.
     """
     from divebook.agents.cache import cache_of
+    from divebook.engine.lifecycle import TERMINAL
     from divebook.environments.settings import drop_folders
     from divebook.stores.maintenance import gc as collect
 
     age = None if older_than is None else _age(older_than)
     store = existing_store(call.store)
     # Executions first: values and folders that only they used are then unused.
-    report = collect(store, older_than=age, keep_last=keep_last, dry_run=dry_run)
+    report = collect(store, older_than=age, keep_last=keep_last, statuses=status or TERMINAL, dry_run=dry_run)
     folders = drop_folders(store, dry_run=dry_run)
     # `prune` has no dry run.
     cached = 0 if dry_run else cache_of(store).prune()

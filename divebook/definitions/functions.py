@@ -1152,8 +1152,9 @@ def step(
     retry
         Policy for repeating failed calls.
     timeout
-        Time limit of a call, after which it fails with a TimeoutError. A thread cannot be stopped; divebook
-        stops waiting for it.
+        Time limit of a call. If the function is declared ``idempotent=True``, the call then fails with a TimeoutError.
+        For any other function the outcome of the call is unknown: the run waits, and a person is asked. A thread
+        cannot be stopped; the run stops waiting for it, but closing the environment waits for its end.
     idempotent
         Two calls have the same effect as one. A call is then repeated if the process died during it. For other
         functions a person is asked. An idempotent call may begin before the log has its start, at most 16 calls ahead

@@ -449,8 +449,11 @@ def frames(
         A store, an environment, a run or its id, several of these, or a frame with a column `execution_id`; another
         string is the name of a workflow. The default, also for a workflow, is the session's store.
     where
-        Filters: ``status``, ``workflow``, ``tag``, ``origin``, ``ids``, ``text``, ``since``, ``until`` and more, see
-        `divebook.analysis.store.Selection`; each value may be a list. `filters` are further filters.
+        Filters; `filters` are further filters. Each value may be a list: ``ids``, ``status``, ``workflow``, ``tag``,
+        ``origin`` (``run``, ``fork``, ``what-if``, ``trial``, ``child`` ...), ``parent``, ``notebook`` and ``cell``.
+        ``text`` is part of the id, workflow, tag, note or error. ``since`` and ``until`` limit the time of the start: a
+        ``datetime``, a string such as ``"2026-01-31T12:00"`` (without a zone in that of this machine), or a duration
+        before now such as ``"1d"``.
     columns
         Additional columns, by path: ``{"label": "outputs.label", "scores": "variables.rows.*.score"}``; see
         `divebook.analysis.store.Frames`.

@@ -111,6 +111,19 @@ def test_gc_says_what_it_would_delete_and_deletes_it(ran, divebook):
     assert json.loads(divebook("runs", "--json").stdout)["runs"] == []
 
 
+def test_gc_keeps_runs_with_another_status(ran, divebook):
+    assert (
+        "would delete 0 executions"
+        in divebook("gc", "--keep-last", "0", "--status", "failed", "--status", "cancelled", "--dry-run").stdout
+    )
+    assert (
+        "would delete 1 execution with"
+        in divebook("gc", "--keep-last", "0", "--status", "completed", "--dry-run").stdout
+    )
+    refused = divebook("gc", "--keep-last", "0", "--status", "running")
+    assert (refused.exit_code, "only executions that have ended can be deleted" in refused.stderr) == (2, True)
+
+
 def test_gc_deletes_responses_that_are_not_used_again(ran, divebook, folder):
     (store,) = folder.glob(".divebook/*.db")
     ResponseCache(store.with_name(f"{store.name}.cache"), Sealing(), lambda: 0.0).keep("long-ago", {}, 60)
