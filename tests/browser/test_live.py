@@ -130,7 +130,7 @@ def test_a_cell_that_assigns_a_completed_run_shows_it_again(lab):
     for _ in range(2):
         notebook.run_through(2)
         notebook.output(2).get_by_text("1 variable").wait_for()
-    assert "this cell's run had completed" in notebook.output(2).inner_text()
+    assert "this cell's run has completed" in notebook.output(2).inner_text()
     notebook.run_through(3)
     notebook.output(3).get_by_text("('completed', True)").wait_for()
 
