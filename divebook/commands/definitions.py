@@ -297,18 +297,22 @@ class ModelsData(TypedDict):
     """Result of ``doctor`` as JSON."""
 
     models: list[ModelData]
+    missing: list[str]
 
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis(Shown):
-    """Needs of each model: a library, a key, a price."""
+    """Needs of each model: a library, a key, a price. `missing` has a message for each agent, action and workflow that
+    a step names and that the definitions lack.
+    """
 
     rows: list[ModelData]
+    missing: list[str]
 
     @property
     def is_usable(self) -> bool:
-        """True if every model can be called, and every agent can work."""
-        return all(row["usable"] for row in self.rows)
+        """True if every model can be called, every agent can work, and no definition is missing."""
+        return not self.missing and all(row["usable"] for row in self.rows)
 
     def report(self) -> Report:
         """Return a table with a row for each model."""
@@ -331,7 +335,7 @@ class Diagnosis(Shown):
 
 def diagnosis_data(diagnosis: Diagnosis) -> ModelsData:
     """Return what each model still needs as plain data."""
-    return {"models": diagnosis.rows}
+    return {"models": diagnosis.rows, "missing": diagnosis.missing}
 
 
 @command(
@@ -344,7 +348,8 @@ def diagnosis_data(diagnosis: Diagnosis) -> ModelsData:
     exit_code=lambda diagnosis: int(not diagnosis.is_usable),
     file_help="File or folder with definitions. Default: the default model of each provider.",
     file_default=None,
-    shell_help="The exit code is 1 if a model cannot be called, or if an agent cannot work.",
+    shell_help="The exit code is 1 if a model cannot be called, if an agent cannot work, or if a step names an agent, "
+    "action or workflow that does not exist.",
 )
 def doctor(
     call: Invocation,
@@ -374,7 +379,14 @@ def doctor(
     for (model, api_key), agents in _models(environment, has_file=call.definitions is not None).items():
         problems_of_agents = [problems[name] for name in agents if name in problems]
         rows.append(_row(agents, examine(model, api_key), problems_of_agents, api_key=api_key, ping=ping))
-    return Diagnosis(rows)
+    source = str(call.definitions or "")
+    missing = [
+        problem.describe(source)
+        for problem in environment.internals.registry.not_yet(environment.definitions.workflows.values())
+    ]
+    for message in missing:
+        call.print_note(message, "red")
+    return Diagnosis(rows, missing)
 
 
 def _models(environment: Environment, *, has_file: bool) -> dict[tuple[str, str | None], list[str]]:

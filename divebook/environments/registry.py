@@ -800,10 +800,10 @@ class Registry:
         )
         return SCRIPTED
 
-    def not_yet(self, definitions: Definitions) -> list[Problem]:
-        """Return a warning for each name that is used in definitions and not defined yet; see `Environment.not_yet`."""
+    def not_yet(self, workflows: Iterable[Workflow]) -> list[Problem]:
+        """Return a warning for each agent, action and workflow that workflows name and that is not defined yet."""
         warnings: list[Problem] = []
-        for workflow in definitions.workflows:
+        for workflow in workflows:
             for problem in self._missing(workflow):
                 message = problem.message.replace("not found", "is not defined yet")
                 warnings.append(workflow.written.located(replaced(problem, severity="warning", message=message)))

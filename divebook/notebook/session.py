@@ -314,7 +314,7 @@ class Session:
             texts = replaced if workflow.name in old_workflows else new
             texts.append(_workflow_text(workflow))
         # A name that is not defined yet may come from a later cell, so it is a warning and not an error.
-        warnings = (*definitions.warnings, *environment.internals.registry.not_yet(definitions))
+        warnings = (*definitions.warnings, *environment.internals.registry.not_yet(definitions.workflows))
         return Defined(tuple(new), tuple(replaced), warnings)
 
     def _note_last(self, name: str) -> None:

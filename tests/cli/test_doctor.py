@@ -43,6 +43,30 @@ def test_a_key_is_named_and_never_shown(agents, divebook, monkeypatch):
     assert "secret" not in result.output
 
 
+STEPS = """
+Agents: [{Name: clerk}]
+Workflows:
+  - Name: sort
+    Steps:
+      - {Name: a, Agent: clrek, Prompt: Sort this}
+      - {Name: b, Action: Mail.Send}
+      - {Name: c, Workflow: sort}
+"""
+
+
+def test_names_in_steps_that_do_not_exist_are_reported(folder, divebook):
+    file = write(folder / "steps.yaml", STEPS)
+    result = divebook("doctor", file, "--json")
+    assert result.exit_code == 1
+    agent, action = json.loads(result.stdout)["missing"]
+    assert f"{file}:6:" in agent
+    assert "agent clrek is not defined yet" in agent
+    assert "did you mean 'clerk'" in agent
+    assert f"{file}:7:" in action
+    assert "Mail.Send" in action
+    assert agent in result.stderr
+
+
 KEYED = """
 Agents:
   - {Name: clerk, Model: "openai-chat:gpt-4o-mini", ApiKey: "env://TEAM_KEY"}

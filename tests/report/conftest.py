@@ -55,7 +55,7 @@ def shown(tmp_path_factory):
         examples += [Backup(project, 5), StoreCopy(HOSTILE, 1, 2, 3, 4, 5), Collection(True, 1, 2, 3, 4, 5, 6, 7)]
         row = {"model": HOSTILE, "agents": "poet", "library": "installed", "key": "", "price": "known"}
         examples += [Keys(dict([reference("step")])), Keys(dict([reference("step")]), is_folded=True)]
-        examples += [Diagnosis([{**row, "hint": "", "problems": [], "usable": True}])]
+        examples += [Diagnosis([{**row, "hint": "", "problems": [], "usable": True}], [])]
         examples += [Stats([{"workflow": HOSTILE, "runs": 2, **numbers}]), Stats([])]
         examples += [failed.failure, Tutorial(project, [])]
         examples += [report_of(one, one.history()), SavedRun(*read_saved(one._repr_mimebundle_()[MIME]))]
