@@ -187,7 +187,8 @@ def folder(tmp_path, monkeypatch):
     actions = dict(REGISTERED)
     before = set(sys.modules)
     # Emptied, not replaced: workflow functions of a page call each other through this dict.
-    with patch.dict(WORKFLOW_FUNCTIONS, clear=True):
+    # Pages set variables such as DIVEBOOK_KEY, which would encrypt the stores of other tests.
+    with patch.dict(WORKFLOW_FUNCTIONS, clear=True), patch.dict(os.environ):
         yield tmp_path
     REGISTERED.clear()
     REGISTERED.update(actions)
