@@ -266,6 +266,9 @@ FORKING = """
 import os, signal, sys, threading
 from divebook.interrupts import INTERRUPTS
 
+# Processes of a background job inherit that SIGINT is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def fork():
     if os.fork() == 0:
         signal.raise_signal(signal.SIGINT)  # in the only thread, which is its main thread
