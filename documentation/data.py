@@ -149,16 +149,16 @@ def event(argument: str, level: int, scope: reference.Scope) -> Iterator[str]:
     from divebook.events.catalog import PAYLOADS
 
     payload = PAYLOADS[argument]
-    own = scope._replace(own=frozenset(payload.field_names))
+    scope_of_payload = scope._replace(local_names=frozenset(payload.field_names))
     yield reference.heading(argument, level)
-    yield from reference.paragraphs(_event_text(inspect.getdoc(payload) or ""), own)
+    yield from reference.paragraphs(_event_text(inspect.getdoc(payload) or ""), scope_of_payload)
     annotations = vars(payload)["__annotations__"]
     rows = [
         [
             f"`{name}`",
             f"`{_plain_type(annotations[name])}`",
             "yes" if name in payload.required else "",
-            reference.inline(_event_text(meaning(argument, name)), own),
+            reference.inline(_event_text(meaning(argument, name)), scope_of_payload),
         ]
         for name in payload.field_names
     ]

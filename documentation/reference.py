@@ -319,15 +319,17 @@ class Scope(NamedTuple):
     """Page and anchor of each name."""
     classes: tuple[str, ...] = ()
     """Dotted names of the class around the docstring."""
-    own: frozenset[str] = frozenset()
-    """Names that stand for themselves, such as those of parameters."""
+    local_names: frozenset[str] = frozenset()
+    """Names that the docstring itself describes, such as those of parameters. They get no link."""
 
     def link(self, name: str) -> str:
         """Return a name as code, with a link if a page has its description."""
         bare = name.removesuffix("()")
         candidates = [*(f"{cls}.{bare}" for cls in self.classes), bare, f"divebook.{bare}"]
         place = (
-            None if bare in self.own else next((self.index[each] for each in candidates if each in self.index), None)
+            None
+            if bare in self.local_names
+            else next((self.index[each] for each in candidates if each in self.index), None)
         )
         if place is None:
             return f"`{name}`"
@@ -482,7 +484,7 @@ def docstring(text: str, scope: Scope, *, leaves_out: Iterable[str] = ()) -> Ite
         for head, _ in entries(sections.get(title, ""))
         for name in head.partition(" : ")[0].split(",")
     }
-    scope = scope._replace(own=scope.own | names)
+    scope = scope._replace(local_names=scope.local_names | names)
     yield from paragraphs(sections.pop(""), scope)
     for title, body in sections.items():
         if title in leaves_out:
@@ -531,10 +533,10 @@ def _function_entry(name: str, value: Any, scope: Scope, *, is_method: bool = Fa
         yield f"```py\n{function_signature(name, value, is_method=is_method)}\n```"
     plain = value.__func__ if isinstance(value, staticmethod | classmethod) else value
     try:
-        own = frozenset(inspect.signature(plain).parameters)
+        parameters = frozenset(inspect.signature(plain).parameters)
     except (TypeError, ValueError):
-        own = frozenset()
-    yield from docstring(inspect.getdoc(plain) or "", scope._replace(own=own))
+        parameters = frozenset()
+    yield from docstring(inspect.getdoc(plain) or "", scope._replace(local_names=parameters))
 
 
 def _class_entry(dotted: str, cls: type, level: int, scope: Scope) -> Iterator[str]:

@@ -237,8 +237,8 @@ def run_lowest(arguments):
     # Every time from nothing: a version that is there already would count as chosen.
     uv = str(BIN / "uv")
     run("environment for lowest versions", [uv, "venv", "-q", "--clear", "-p", sys.executable, str(place)], quiet=True)
-    own = f".[{','.join(sorted(set(extras) - {'docs', 'test'}))}]"
-    requirements = ["-e", own, *tools]
+    package_with_extras = f".[{','.join(sorted(set(extras) - {'docs', 'test'}))}]"
+    requirements = ["-e", package_with_extras, *tools]
     resolution = ["--resolution", "lowest-direct", "--python", str(inside)]
     run("install lowest versions", [uv, "pip", "install", "-q", *resolution, *requirements], quiet=True)
     # Old versions warn about newer Pythons and libraries.

@@ -583,7 +583,8 @@ class Invocation:
         try:
             self.add_definitions()
         except DefinitionError:
-            return None  # read again in the dialect of the newest run, which raises what is really wrong
+            # The caller reads the file again in the dialect of the newest run, and gets the error of that dialect.
+            return None
         names = self.environment.definitions.workflows
         newest = newest_run(self.environment.store, names)
         if newest is None:
