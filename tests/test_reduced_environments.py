@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.machinery import PathFinder
+from importlib.metadata import MetadataPathFinder
 from pathlib import Path
 
 import pytest
@@ -217,7 +217,8 @@ class Hidden:
 
     def find_distributions(self, *arguments):
         """Return the metadata of packages, which is found through finders as well."""
-        return PathFinder.find_distributions(*arguments)
+        # `PathFinder.find_distributions` would do, but the library importlib_metadata removes it where it is imported.
+        return MetadataPathFinder.find_distributions(*arguments)
 
 
 @pytest.fixture

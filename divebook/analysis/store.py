@@ -6,6 +6,7 @@ A log that cannot be read does not affect the others. `Frames.damaged` contains 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, get_args
@@ -39,8 +40,8 @@ from divebook.projections.summary import Overview, records_with
 from divebook.runtime.forks import folded
 from divebook.stores import EventStore, ExecutionRecord
 from divebook.stores.follow import chain_of
-from divebook.text.arguments import require
-from divebook.text.format import parse_duration, plural
+from divebook.text.arguments import plain_seconds, require
+from divebook.text.format import plural
 from divebook.text.ranges import COUNT_OR_ZERO
 
 if TYPE_CHECKING:
@@ -423,12 +424,13 @@ def _moment(name: str, value: Any) -> datetime | None:
     """Return the time that a filter means: a time, or a duration before the present."""
     moment = value
     if isinstance(value, str):
-        try:
+        with suppress(ValueError):
             moment = datetime.fromisoformat(value)
-        except ValueError:
-            moment = _duration_of(value)
-    if isinstance(moment, timedelta):
-        moment = datetime.now(UTC) - moment
+    seconds = plain_seconds(moment)
+    # `plain_seconds` converts durations and returns anything else unchanged.
+    if seconds is not moment:
+        with suppress(OverflowError):  # a duration that reaches back to before the year 1
+            moment = datetime.now(UTC) - timedelta(seconds=seconds)
     if isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001 - on this machine's clock
     if value is not None and not isinstance(moment, datetime):
@@ -438,13 +440,6 @@ def _moment(name: str, value: Any) -> datetime | None:
         )
     # A time without a zone is local time.
     return None if moment is None else moment.astimezone(UTC)
-
-
-def _duration_of(text: str) -> timedelta | None:
-    try:
-        return timedelta(seconds=parse_duration(text))
-    except (ValueError, OverflowError):
-        return None
 
 
 # --- frames of variables and of usage ---------------------------------------------------------------------------------

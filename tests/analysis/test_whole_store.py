@@ -130,6 +130,7 @@ def test_a_wrong_filter_says_which_there_are(world):
         ({"origin": ["whatif"]}, NotFoundError, "did you mean 'what-if'"),
         ({"tag": 3}, SetupError, "tag must be a string or a list of strings, not 3"),
         ({"since": "yesterday"}, SetupError, "since must be a time such as .* or a duration before now such as '1d'"),
+        ({"since": "99999999d"}, SetupError, "since must be a time such as .*, not '99999999d'"),
         ({"ids": "exec_zzz"}, ExecutionNotFoundError, "exec_zzz"),
     ):
         with pytest.raises(error, match=said):

@@ -207,7 +207,7 @@ def test_what_would_weaken_it_is_refused():
     for wrong, message in [
         (lambda: OAuthDefinition(pkce_enabled=False), "PKCEEnabled: false is refused"),
         (lambda: TokenStoreDefinition("keychain"), "tokens cannot be stored in a keychain"),
-        (lambda: TokenStoreDefinition("file"), "needs a Path"),
+        (lambda: TokenStoreDefinition("file"), "needs the key Path"),
     ]:
         with pytest.raises(DefinitionError, match=message):
             wrong()
