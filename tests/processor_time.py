@@ -6,9 +6,9 @@ import time
 
 
 @contextlib.contextmanager
-def at_most(seconds):
-    """Fail if the block needs more processor time. A limit is far above the usual time and far below the time of a
-    faulty algorithm.
+def processor_time_at_most(limit_seconds):
+    """Fail if the block needs more processor time than `limit_seconds`. Choose a limit far above the usual time and
+    far below the time of a faulty algorithm.
 
     Only this thread counts, and without garbage collection: threads and objects of earlier tests do not matter.
     """
@@ -16,7 +16,7 @@ def at_most(seconds):
     began = time.thread_time()
     try:
         yield
-        taken = time.thread_time() - began
+        used_seconds = time.thread_time() - began
     finally:
         gc.enable()
-    assert taken < seconds
+    assert used_seconds < limit_seconds

@@ -42,7 +42,19 @@ def connections():
         link.close()
 
 
-class TestPostgresStore(StorePromises):
+class PostgresPromises(StorePromises):
+    def count_without_news(self, store):
+        count = store.wait_for_news(-1, 20)
+        # The thread that listens to the server counts two events of its start as news.
+        while count < 2:
+            count = store.wait_for_news(count, 20)
+        # A connection of an earlier test may still have notifications.
+        while (later := store.wait_for_news(count, 0.3)) != count:
+            count = later
+        return count
+
+
+class TestPostgresStore(PostgresPromises):
     @pytest.fixture
     def store(self, address):
         with PostgresStore(address) as opened:
@@ -69,7 +81,7 @@ class InAMoment(PostgresStore):
             self.is_inside = False
 
 
-class TestInAMoment(StorePromises):
+class TestInAMoment(PostgresPromises):
     @pytest.fixture
     def store(self, address):
         with InAMoment(address) as opened:

@@ -336,7 +336,7 @@ def test_what_is_left_as_if_the_process_had_ended_waits_for_no_call(side_by_side
     assert reached.wait(20)
     begun = time.monotonic()
     world.close()
-    assert time.monotonic() - begun < 30  # the action would sleep for 60 s
+    assert time.monotonic() - begun < 5
     assert execution.status == "interrupted"
 
 

@@ -14,7 +14,7 @@ from divebook.events.recorded import Recorded
 from divebook.events.values import normalize
 from divebook.scripting import Interpreter, Limits, Purpose, default_interpreter
 from divebook.scripting.syntax import compile_expression
-from tests.processor_time import at_most
+from tests.processor_time import processor_time_at_most
 
 
 @divebook.allow
@@ -239,7 +239,7 @@ def _nested_loops(depth):
     ids=["nested loops", "one line", "many lines", "mapping"],
 )
 def test_an_expression_is_compiled_in_proportion_to_its_size(expression):
-    with at_most(5):  # it takes 0.3 s
+    with processor_time_at_most(5):  # it takes 0.3 s
         compile_expression(expression)
 
 

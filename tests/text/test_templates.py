@@ -20,7 +20,7 @@ from divebook.text.syntax import (
     with_literal_depths,
     without_escape,
 )
-from tests.processor_time import at_most
+from tests.processor_time import processor_time_at_most
 
 PIECES = st.sampled_from(
     ["$", "$$", "${", "$(", "}", ")", "{", "x", "1 + 1", "${x}", "${}", "${ }", "'", '"', "\n", " ", "é"]
@@ -82,7 +82,7 @@ def test_values_of_which_only_the_first_level_were_templates():
 
 @pytest.mark.parametrize("expression", ["${a b}", "${(}", "${'}", "${a", "${a[}}", "${{1: 2}}", "${state.a}"])
 def test_thousands_of_expressions_are_split_in_proportion_to_their_number(expression):
-    with at_most(3), suppress(TemplateError):  # it takes 0.1 s
+    with processor_time_at_most(3), suppress(TemplateError):  # it takes 0.1 s
         split(expression * 5_000)
 
 
