@@ -86,31 +86,27 @@ class Ids:
         self._milliseconds = -1
         self._beginning = ""
         self._count = 0
+        self.following = 0
+        """Number of ids that directly follow the latest event id, for further events of the same record."""
 
     def execution(self) -> str:
         """Return a new execution id: ``exec_`` and 26 characters."""
         return type_id("exec", self._clock.now() // 1000, self._chance.bits(RANDOM_BITS))
 
-    def event(self, recorded_at: int) -> str:
-        """Return a new event id for an event that is recorded at `recorded_at`, in microseconds since 1970."""
+    def event(self, recorded_at: int, more: int = 0) -> str:
+        """Return a new event id for an event that is recorded at `recorded_at`, in microseconds since 1970. `more` is
+        the number of the ids after the latest one that its record has used, at most `following`.
+        """
         milliseconds = recorded_at // 1000
-        count = self._count
+        count = self._count + more
         # `PAIRS` has 1024 entries: the last ten bits are the count, and a full millisecond gets new random bits.
         if milliseconds != self._milliseconds or count == len(PAIRS):
             self._milliseconds = milliseconds
             count = 0
             self._beginning = type_id("event", milliseconds, self._chance.bits(SHARED_BITS) << COUNTED_BITS)[:-2]
         self._count = count + 1
+        self.following = len(PAIRS) - count - 1
         return self._beginning + PAIRS[count]
-
-    def follow(self) -> bool:
-        """Note that the next event of the same record uses the event id directly after the latest one. Return False,
-        and use no id, if no id directly follows the latest one.
-        """
-        # 0: no id was made yet. 1024: the last pair is used up.
-        follows = 0 < self._count < len(PAIRS)
-        self._count += follows
-        return follows
 
 
 # --- log of an execution as seen by step code ------------------------------------------------------------------------

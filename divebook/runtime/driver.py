@@ -128,14 +128,12 @@ class DriverDependencies:
 
 
 class _Standstill:
-    """Holder of a future that is done when an execution has ended, is parked, or is blocked by a question. Callers wait
-    for the future. Each time the execution is driven there is a new holder.
-    """
+    """State of one drive for callers that wait until the execution ends, is parked, or is blocked by a question."""
 
-    def __init__(self) -> None:
-        self.future: Future[None] = Future()
-        """Done when the execution has ended or is parked, and while it is blocked. Replaced when it
-        becomes unblocked."""
+    future: Future[None] | None = None
+    """Future that `Driver.standstill` has returned; None if no caller has waited, or the execution has continued."""
+    is_blocked = False
+    """True if only the answer to a question, which is in the store, lets the execution continue."""
 
 
 class CancelledMeanwhileError(ExecutionError):
@@ -347,6 +345,11 @@ class Driver:
         return self.was_driven and future is not None and future.done() and future.exception() is None
 
     @property
+    def has_ended_here(self) -> bool:
+        """True if the execution was started and has ended in this process, so that there is nothing to wait for."""
+        return self.opening is not None and self.was_parked and self.state.is_over
+
+    @property
     def was_forked(self) -> bool:
         """True if this object is a copy in a process that was forked (`os.fork`) from the one that created it. The
         execution cannot continue there.
@@ -435,15 +438,27 @@ class Driver:
         Blocked means that only the answer to a question of a running call lets the execution continue; see
         `divebook.runtime.runner.Runner.is_blocked`.
         """
-        driving = self.driving()
-        return driving if driving.done() else self._standstill.future
+        if (driving := self.driving()).done():
+            return driving
+        # Created for the first caller: the usual execution has ended before its starter waits for it.
+        with self._state_lock:
+            standstill = self._standstill
+            if standstill.future is not None:
+                return standstill.future
+            future = standstill.future = Future()
+            driving = self._future or driving  # another drive may have begun meanwhile
+            if standstill.is_blocked:
+                future.set_result(None)
+        # Without the lock, because this calls the function at once if the drive has ended meanwhile.
+        driving.add_done_callback(lambda done: copy_outcome(future, done))
+        return future
 
     @property
     def is_blocked(self) -> bool:
         """True if this process drives the execution, and nothing can happen before a person answers a question that a
         running call has asked.
         """
-        return self.is_live and self._standstill.future.done()
+        return self.is_live and self._standstill.is_blocked
 
     def wait_until_stored(self) -> None:
         """Wait until the first events of an execution that this process has started are in the store, where other
@@ -747,11 +762,11 @@ class Driver:
         return future
 
     def _watch_drive(self, future: Future[None]) -> Future[None]:
-        """Make `future` that of a new drive, for which callers wait, and return it."""
+        """Make `future` that of a new drive, for which callers wait, and return it. The caller holds the lock of the
+        state.
+        """
         self.drives += 1
-        standstill = self._standstill = _Standstill()
-        # The callback holds this drive's standstill: a later drive replaces the attribute.
-        future.add_done_callback(lambda done: copy_outcome(standstill.future, done))
+        self._standstill = _Standstill()
         self._future = future
         return future
 
@@ -812,17 +827,18 @@ class Driver:
 
     def _note_blocked(self) -> None:
         """Update the future that `standstill` returns, for which `wait` waits. When a question blocks the execution,
-        complete the future, so that `wait` returns. When the execution continues, replace it by a new one.
+        complete the future, so that `wait` returns. When the execution continues, later callers get a new one.
 
         Call on the engine's loop.
         """
         runner = self._runner
         if runner is not None and runner.is_blocked:
             # In a task of its own: this method is called from synchronous code of the runner.
-            if not self._standstill.future.done():
+            if not self._standstill.is_blocked:
                 ENGINE.keep(self._stand_still(runner))
-        elif self._standstill.future.done() and self.is_live:
-            self._standstill.future = Future()
+        elif self._standstill.is_blocked and self.is_live:
+            with self._state_lock:
+                self._standstill = _Standstill()
 
     async def _stand_still(self, runner: Runner) -> None:
         """Set the result of the future of `standstill` for an execution that is blocked by a question. First wait until
@@ -831,8 +847,12 @@ class Driver:
         with suppress(StoreError):  # an error of the journal ends the execution elsewhere
             await self.durable()
             # The write took time: the runner may have been replaced, or an answer may have arrived.
-            if runner is self._runner and runner.is_blocked and not self._standstill.future.done():
-                self._standstill.future.set_result(None)
+            if runner is self._runner and runner.is_blocked and not self._standstill.is_blocked:
+                with self._state_lock:
+                    self._standstill.is_blocked = True
+                    future = self._standstill.future
+                if future is not None:
+                    future.set_result(None)
 
     def _forward_requests(self) -> None:
         """Pass a request to cancel or pause the execution to its runner. If the present runner has ended and the next

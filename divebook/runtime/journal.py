@@ -208,9 +208,11 @@ class Journal:
                         self._commit.schedule(self)
             self.recorded += 1
             get_value = _LARGE_FIELDS.get(type(fact))
-            # Numbers and missing values, which are most frequent, need no call.
-            if get_value is not None and type(get_value(fact)) not in _LIGHT and not self.is_heavy and is_heavy(fact):
-                self.is_heavy = True
+            if get_value is not None and not self.is_heavy:
+                value = get_value(fact)
+                # Numbers, missing values and short strings, which are most frequent, need no call.
+                is_light = len(value) <= HEAVY if type(value) is str else type(value) in _LIGHT
+                self.is_heavy = not is_light and is_heavy(value)
         # The earlier facts may wait, but this one may not. They share its commit.
         if self._is_waiting and not may_wait:
             self._end_wait()
@@ -584,6 +586,7 @@ class RecordBuilder:
         "_record",
         "_sequence",
         "_step",
+        "_width",
         "facts",
         "folded",
         "recorded_at",
@@ -595,6 +598,8 @@ class RecordBuilder:
         self.recorded_at = recorded_at
         self._path = self._step = self._id = ""
         self._sequence = 0
+        self._width = 1
+        """Number of facts of the latest record; its ids are used up, also after `facts` was emptied."""
         self.folded = 0
         self._record: Record | None = None
         self.facts: list[Payload] = []
@@ -602,7 +607,8 @@ class RecordBuilder:
 
     def begin(self, data: Payload, path: str, step: str, sequence: int, now: int) -> None:
         """Start a new record with its first event. It replaces the earlier record in this object."""
-        self._id = self._ids.event(now)
+        self._id = self._ids.event(now, self._width - 1)
+        self._width = 1
         self._sequence = sequence
         self.recorded_at = now
         self._path = path
@@ -620,9 +626,10 @@ class RecordBuilder:
             return False
         if step and self._step and step != self._step:  # a record belongs to one step
             return False
-        # The last condition uses up an id, so it comes after all others.
-        if not 0 <= now - self.recorded_at < SAME_MOMENT or not self._ids.follow():
+        # The ids of the events of a record follow each other.
+        if not 0 <= now - self.recorded_at < SAME_MOMENT or self._width > self._ids.following:
             return False
+        self._width += 1
         self.facts.append(data)
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
         self._record = None
@@ -669,23 +676,12 @@ _LARGE_FIELDS = {
 before."""
 
 
-def is_heavy(fact: catalog.Payload) -> bool:
-    """Return whether an event probably holds a value so large that it should be encoded and written in a thread, so
-    that the event loop is not blocked.
+def is_heavy(value: Any, levels: int = _LEVELS) -> bool:
+    """Return whether a value of an event is probably so large that it should be encoded and written in a thread, so
+    that the event loop is not blocked. Containers are inspected down to `levels`.
     """
-    get_value = _LARGE_FIELDS.get(type(fact))
-    if get_value is None:
-        return False
-    value = get_value(fact)
-    kind = type(value)
-    if kind in _LIGHT:
-        return False
-    return len(value) > HEAVY if kind is str else _is_heavy(value, _LEVELS)
-
-
-def _is_heavy(value: Any, levels: int) -> bool:
-    # An estimate that must be cheap: it runs for each record. It looks only a few levels deep, and does not look into
-    # long containers, whose length decides.
+    # An estimate that must be cheap: it runs for each record. It does not look into long containers, whose length
+    # decides.
     kind = type(value)
     if kind is str or kind is bytes:
         return len(value) > HEAVY
@@ -695,7 +691,7 @@ def _is_heavy(value: Any, levels: int) -> bool:
         for part in value.values() if kind is dict else value:
             # Numbers and short texts need no call of their own.
             is_light = len(part) <= HEAVY if type(part) is str else type(part) in _LIGHT
-            if not is_light and _is_heavy(part, levels - 1):
+            if not is_light and is_heavy(part, levels - 1):
                 return True
         return False
     return kind not in _LIGHT and isinstance(value, Recorded) and value.least_bytes() > HEAVY

@@ -52,7 +52,8 @@ from divebook.runtime.workspaces import KEEP, RESTORE, WorkspaceLease, Workspace
 
 class Recorder:
     """Recorder of all operations of one execution: makes the calls and records their outcomes. It also has the objects
-    for questions, signals, children and workspaces. Created on the event loop on which the operations run.
+    for questions, signals, children and workspaces, which are created when they are first used: most executions need
+    none of them. Created on the event loop on which the operations run.
     """
 
     def __init__(  # noqa: PLR0917 - each is needed by one of its parts
@@ -70,11 +71,8 @@ class Recorder:
         self.loop = asyncio.get_running_loop()
         self.operations = operations
         self.waits = waits
-        self.signals = Signals(self.operations, self.waits)
-        self.asking = Asking(self.operations, self.waits)
-        self.approving = Approving(self.operations, policy)
-        self._unknown = UnknownOutcomes(self.operations, self.waits)
-        self.workspaces = Workspaces(self.operations, self.waits, workspace_provider)
+        self._policy = policy
+        self._workspace_provider = workspace_provider
         self._texts = texts
         self._tracing = tracing or CallTracing()
         self.call_wrapper: CallWrapper | None = None
@@ -93,8 +91,37 @@ class Recorder:
 
     @cached_property
     def children(self) -> Children:
-        """Child executions of the execution. Created when first used, since most executions have none."""
+        """Child executions of the execution."""
         return Children(self.operations, self.waits, self.chance)
+
+    @cached_property
+    def signals(self) -> Signals:
+        """Timers and signal waits of the execution."""
+        return Signals(self.operations, self.waits)
+
+    @cached_property
+    def asking(self) -> Asking:
+        """Questions of the execution to people, and the check of its budget."""
+        return Asking(self.operations, self.waits)
+
+    @cached_property
+    def approving(self) -> Approving:
+        """Decisions of the approval rules about the calls of the execution."""
+        return Approving(self.operations, self._policy)
+
+    @cached_property
+    def _unknown(self) -> UnknownOutcomes:
+        return UnknownOutcomes(self.operations, self.waits)
+
+    @cached_property
+    def workspaces(self) -> Workspaces:
+        """Workspaces that the execution uses in this process."""
+        return Workspaces(self.operations, self.waits, self._workspace_provider)
+
+    async def close_workspaces(self) -> None:
+        """Close the workspaces that the execution has used in this process. Each can be opened again from the log."""
+        if "workspaces" in vars(self):  # otherwise none was used
+            await self.workspaces.close()
 
     def stop_when_idle(self, on_idle: Callable[[], None]) -> None:
         """Start no more calls. Then call `on_idle` as soon as all running calls that must not be repeated have ended;
@@ -282,7 +309,8 @@ class Recorder:
             # which the rollback needs.
             is_unheld = has_returned and call.rollback_ref is not None
             if is_unheld or (not call.repeatable and leaves_outcome_unknown(error)):
-                self.workspaces.record_events(request.place, changed)
+                if changed:
+                    self.workspaces.record_events(request.place, changed)
                 return Unknown(clean_failure(error))
             lost = described(result) if has_returned else lost_in(error)
             if call.repeatable:
@@ -297,7 +325,8 @@ class Recorder:
                     setattr(error, CONSUMED, dict(usage))
             details = clean_text(error), names_of(error), usage
             failure = self.operations.fail(request.place, record, *details, since=started_at, raised=error, lost=lost)
-            self.workspaces.record_events(request.place, changed)
+            if changed:
+                self.workspaces.record_events(request.place, changed)
             raise failure from error
         changed = () if lease is None else await lease.events_after(request.operation_id)
         usage = None if call.usage is None else call.usage(result)

@@ -487,6 +487,8 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Wait like `wait`, without answers given in advance."""
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
+        if self._driver.has_ended_here:  # the usual short execution, whose `start` has returned at its end
+            return
         drives = self._driver.drives
         driving = None if is_elsewhere(self._driver) else self._driver.standstill()
         try:

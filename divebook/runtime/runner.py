@@ -526,7 +526,7 @@ class Runner(PathRunner):
 
     async def leave_workspaces(self) -> None:
         """Close the workspaces in which calls of the execution ran. The next call in a workspace opens it again."""
-        await self._recorder.workspaces.close()
+        await self._recorder.close_workspaces()
 
     async def take(self) -> bool:
         """Record all unread messages of the execution in order, and continue the paths that waited for them. Call on
@@ -608,7 +608,8 @@ class Runner(PathRunner):
             self._recorder.waits.expire = self._alarms.expire
             # Timers are set before the inbox is read, and the paths start last: a path then finds every message and
             # expiry that exists. Nothing waits yet in an execution without paths.
-            is_new = not self.journal.present.paths
+            # An execution of which nothing is written has none, so that its state need not be folded to see that.
+            is_new = not self.journal.written or not self.journal.present.paths
             if is_new:
                 self.journal.record_all((decide_start(self.workflow),))
             else:

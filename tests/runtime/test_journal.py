@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from divebook.engine.state import ExecutionState
 from divebook.errors import StoreBusyError, StoreError
 from divebook.events import catalog
+from divebook.events.event import successor
 from divebook.events.values import normalize
 from divebook.runtime import commit as group_commit
 from divebook.runtime import journal as journals
 from divebook.runtime.clock import Ids, SystemChance, SystemClock
 from divebook.runtime.commit import MOST_IN_A_ROW, GroupCommit, StoreCalls
-from divebook.runtime.journal import HEAVY, Journal, is_heavy
+from divebook.runtime.journal import HEAVY, Journal
 from divebook.stores import MemoryStore
 from divebook.stores.append import prepare
 
@@ -177,15 +178,28 @@ def test_a_large_value_is_written_by_a_thread_and_everybody_else_goes_on(busy):
     [
         (catalog.OperationStarted("op", "x", {"params": {"text": "x" * HEAVY}}), False),
         (catalog.OperationStarted("op", "x", {"params": {"text": "x" * (HEAVY + 1)}}), True),
+        (catalog.OperationStarted("op", "x", {"params": {}}), False),
         (catalog.OperationCompleted("op", "x", 1, [{"n": 1}] * 20_000), True),
         (catalog.OperationCompleted("op", "x", 1, [{"n": 1}] * 20), False),
+        (catalog.OperationCompleted("op", "x", 1, "x" * HEAVY), False),
         (catalog.OperationCompleted("op", "x", 1, normalize(np.zeros(200_000))), True),
+        (catalog.StepCompleted("x" * (HEAVY + 1)), True),
         (catalog.StepCompleted(b"x" * (HEAVY + 1)), True),
         (catalog.ExecutionCompleted({"a": {"b": ["x" * (HEAVY + 1)]}}), True),
     ],
 )
 def test_what_takes_long_to_write_is_seen_at_a_glance(fact, heavy):
-    assert is_heavy(fact) is heavy
+    async def main():
+        journal = Journal(
+            ExecutionState("exec_1"),
+            GroupCommit(StoreCalls(MemoryStore())),
+            SystemClock(),
+            Ids(SystemClock(), SystemChance()),
+        )
+        journal.record(fact)
+        assert journal.is_heavy is heavy
+
+    asyncio.run(main())
 
 
 def test_a_checkpoint_that_cannot_be_written_stops_nothing(monkeypatch, logs):
@@ -217,6 +231,17 @@ def test_event_ids_are_different_however_many_one_millisecond_has():
     ids, others = Ids(SystemClock(), SystemChance()), Ids(SystemClock(), SystemChance())
     made = [source.event(5_000) for source in (ids, others) for _ in range(3000)]
     assert len(set(made)) == 6000
+
+
+def test_the_ids_of_a_record_are_consecutive_and_no_other_record_has_them():
+    ids = Ids(SystemClock(), SystemChance())
+    first = ids.event(5_000)
+    assert ids.following == 1023
+    second = ids.event(5_000, more=1000)  # the record of the first id has 1,001 events
+    assert ids.following == 22
+    assert successor(first, 1001) == second
+    third = ids.event(5_000, more=22)  # the millisecond is used up: new random bits
+    assert third[:-2] != first[:-2]
 
 
 class SetClock(SystemClock):
