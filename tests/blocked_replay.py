@@ -14,6 +14,7 @@ _OTHER = "the environment that it makes last has another agent, or none"
 GONE = {
     "test_a_finished_turn_is_not_asked_about": _OTHER,
     "test_a_finished_turn_is_taken_whole_and_runs_no_loop": "it lets no loop run",
+    "test_a_what_if_on_another_day_repeats_no_paid_request": _RECORDED,
     "test_a_turn_that_is_begun_anew_is_answered_from_the_same_run": _RECORDED,
     "test_an_agent_without_tools_is_played_again_too": _RECORDED,
     "test_another_agent_model_setting_or_header_is_another_request": _OTHER,

@@ -147,7 +147,7 @@ class StepTurn:
 
     @property
     def started_at(self) -> datetime | None:
-        """Start time of the execution to which the turn belongs (UTC)."""
+        """Start time of the execution to which the turn belongs (UTC); for a fork, that of its source."""
         return self._context.started_at
 
     @property

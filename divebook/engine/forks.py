@@ -293,6 +293,7 @@ def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
     """
     draft.lifecycle = RUNNING
     draft.started_us = draft.moment
+    draft.origin_started_us = data.origin_started_us
     draft.paused_us = 0
     draft.ended_us = draft.error = draft.reason = draft.stopped = draft.paused = draft.failed_path = None
     # The parent of the source does not wait for the fork.

@@ -685,6 +685,8 @@ class ExecutionState(Timed):
     model: str | None = None
     """Model that replaces the models of all its agents."""
     started_us: int | None = None
+    origin_started_us: int | None = None
+    """For a fork: start time of the execution with which its log begins."""
     ended_us: int | None = None
     last_us: int = 0
     """Time of the last event, in microseconds since 1970."""
@@ -786,6 +788,13 @@ class ExecutionState(Timed):
     def is_shown_paused(self) -> bool:
         """True if the execution waits, or is in a queue, because a person has paused it."""
         return self.shown_status == PAUSED
+
+    @property
+    def code_started_us(self) -> int | None:
+        """Start time that the code of the execution sees. A fork has that of its source, so that its code makes the
+        same calls as the shared part of the log, on whatever day it was forked.
+        """
+        return self.started_us if self.origin_started_us is None else self.origin_started_us
 
     @property
     def running_us(self) -> int:

@@ -295,6 +295,7 @@ def forked_of(
         source.seed if source.seed == source.execution_id else None,
         None if opening.code == (dict(source.code) or None) else opening.code or {},
         change.model or opening.model,
+        origin_started_us=source.code_started_us,
     )
 
 

@@ -225,6 +225,10 @@ class ExecutionForked(Payload):
     The waiting execution is a what-if that requests a child workflow differently from its source, or a fork with a
     changed definition whose child had not completed.
     """
+    origin_started_us: int | None = None
+    """Start time of the execution with which the shared events begin, in microseconds since 1970. The code of the fork
+    sees it as the start time, for example as the date in the instructions of agents. Logs of former versions lack it:
+    there, the code sees the time of the fork."""
 
     @property
     def parent(self) -> str:

@@ -50,8 +50,7 @@ from divebook.runtime.concurrency import STRAND, ConcurrentCalls
 from divebook.runtime.errors import fault_of
 from divebook.runtime.operations import OperationRequest
 from divebook.runtime.recorder import Body, Call, Recorder
-from divebook.runtime.waiting import Approving, engine_code
-from divebook.runtime.workspaces import Workspaces
+from divebook.runtime.waiting import engine_code
 
 MakeOperation: TypeAlias = Callable[
     [str, Mapping[str, Any], "str | int | None", "int | None", "float | None", Call], Coroutine[Any, Any, Any]
@@ -77,8 +76,8 @@ class StepContext:
         Id of the path, and the number of times it has entered the step, from 1.
     attempt, iteration_index, local
         Number of failed attempts of this visit; the item's index inside `Each`, else None; names of the item (`As`).
-    executors
-        Where functions run.
+    executors, workspaces
+        Where functions run, and the workspaces of calls.
     miss_policy
         Miss policy of a what-if, else None. Effects of a what-if outside its log must not be kept.
     """
@@ -109,11 +108,13 @@ class StepContext:
         self.prepared_calls = OrderedDict() if prepared_calls is None else prepared_calls
         """Calls that other steps and runs of the environment have prepared; see `divebook.runtime.calls`."""
         self._recorder = recorder
+        self.approving = recorder.approving
         self.miss_policy = recorder.operations.miss_policy
         self._calls: dict[str, int] = {}
         self.known: dict[int, Any] = {}
         """Variables passed as whole values, by their ``id``. The log has them, so they need not be checked again."""
         self.is_limited = step.timeout is not None  # True if its calls have a time limit
+        self.workspaces = recorder.workspaces
         # The limit of the step begins here, and not at its first call.
         self._limit = None if step.timeout is None else TimeLimit(step, recorder.journal)
         self.make_operation: MakeOperation | None = None
@@ -123,16 +124,6 @@ class StepContext:
 
         def __getattr__(self, name: str) -> Any:
             raise missing_attribute(self, name, RENAMED)
-
-    @property
-    def approving(self) -> Approving:
-        """Decisions of the approval rules about the calls of the execution."""
-        return self._recorder.approving
-
-    @property
-    def workspaces(self) -> Workspaces:
-        """Workspaces that the execution uses in this process."""
-        return self._recorder.workspaces
 
     @property
     def run_id(self) -> str:
@@ -159,8 +150,9 @@ class StepContext:
 
     @property
     def started_at(self) -> datetime | None:
-        """Start time of the execution in UTC, from the log."""
-        return self._recorder.journal.present.started_at
+        """Start time of the execution in UTC, from the log. A fork has that of its source."""
+        started_us = self._recorder.journal.present.code_started_us
+        return None if started_us is None else to_datetime(started_us)
 
     @property
     def inputs(self) -> Mapping[str, Any]:

@@ -52,8 +52,8 @@ from divebook.runtime.workspaces import KEEP, RESTORE, WorkspaceLease, Workspace
 
 class Recorder:
     """Recorder of all operations of one execution: makes the calls and records their outcomes. It also has the objects
-    for questions, signals, children and workspaces, which are created when they are first used: most executions need
-    none of them. Created on the event loop on which the operations run.
+    for questions, signals, children and workspaces. Those that most executions do not need are created when they are
+    first used. Created on the event loop on which the operations run.
     """
 
     def __init__(  # noqa: PLR0917 - each is needed by one of its parts
@@ -71,8 +71,8 @@ class Recorder:
         self.loop = asyncio.get_running_loop()
         self.operations = operations
         self.waits = waits
-        self._policy = policy
-        self._workspace_provider = workspace_provider
+        self.approving = Approving(self.operations, policy)
+        self.workspaces = Workspaces(self.operations, self.waits, workspace_provider)
         self._texts = texts
         self._tracing = tracing or CallTracing()
         self.call_wrapper: CallWrapper | None = None
@@ -105,23 +105,8 @@ class Recorder:
         return Asking(self.operations, self.waits)
 
     @cached_property
-    def approving(self) -> Approving:
-        """Decisions of the approval rules about the calls of the execution."""
-        return Approving(self.operations, self._policy)
-
-    @cached_property
     def _unknown(self) -> UnknownOutcomes:
         return UnknownOutcomes(self.operations, self.waits)
-
-    @cached_property
-    def workspaces(self) -> Workspaces:
-        """Workspaces that the execution uses in this process."""
-        return Workspaces(self.operations, self.waits, self._workspace_provider)
-
-    async def close_workspaces(self) -> None:
-        """Close the workspaces that the execution has used in this process. Each can be opened again from the log."""
-        if "workspaces" in vars(self):  # otherwise none was used
-            await self.workspaces.close()
 
     def stop_when_idle(self, on_idle: Callable[[], None]) -> None:
         """Start no more calls. Then call `on_idle` as soon as all running calls that must not be repeated have ended;

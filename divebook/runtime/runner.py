@@ -526,7 +526,7 @@ class Runner(PathRunner):
 
     async def leave_workspaces(self) -> None:
         """Close the workspaces in which calls of the execution ran. The next call in a workspace opens it again."""
-        await self._recorder.close_workspaces()
+        await self._recorder.workspaces.close()
 
     async def take(self) -> bool:
         """Record all unread messages of the execution in order, and continue the paths that waited for them. Call on

@@ -1,18 +1,20 @@
 """Turns that go on with an agent that is not what it was when they began."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
-from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook import Agent, Each, ScriptedModel, Step, Workflow
 from divebook.definitions.resources import AgentDefinition, ModelSettings
 from divebook.definitions.step import Retry
 from divebook.definitions.tools import ToolFunction, tool_of
 from divebook.errors import InterruptError
 from divebook.projections.spans import spans_of
+from divebook.runtime.clock import SystemClock
 from divebook.widgets.parts import conversation_of, newest_conversations
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
@@ -403,3 +405,51 @@ def test_a_turn_whose_agent_has_lost_its_tools_is_retried_as_often_as_its_step_s
     later = environment(workflow, store=store, agents=[Agent("a", model=FunctionModel(fail))])
     run = later.run_of(first.id).resume().wait(20)
     assert (run.status, len(requests)) == ("failed", 3), run.error
+
+
+# --- forks on another day --------------------------------------------------------------------------------------------
+
+
+class AnotherDay(SystemClock):
+    """A clock that is set forward by a day when the test says so."""
+
+    offset = 0
+
+    def now(self):
+        return super().now() + self.offset
+
+
+EACH = Workflow(
+    "each", [Step("ask", prompt="${item}", agent="a", each=Each(["a", "b", "c"], as_="item"), store="said")]
+)
+
+
+@pytest.mark.parametrize("workflow", [ASK, EACH], ids=["a turn with tools", "a request for each item"])
+def test_a_fork_on_another_day_continues_with_the_calls_that_it_shares(workflow):
+    birds, clock = Birds(), AnotherDay()
+    tools = [birds.look] if workflow is ASK else []
+    model = FunctionModel(birds.answer) if workflow is ASK else ScriptedModel(["1", "2", "3", "4", "5"])
+    world = environment(workflow, agents=[Agent("a", model=model, tools=tools)], clock=clock)
+    source = world.start(workflow).wait(20, check=True)
+    ends = [event.sequence for event in source.history() if event.event_type == "operation_completed"]
+    clock.offset = 86_400_000_000
+    fork = source.fork(ends[1]).wait(20)
+    assert (fork.status, fork.open_questions) == ("completed", [])
+    assert fork.started_at - source.started_at > timedelta(hours=23)
+    # A fork of the fork, on the day after that.
+    clock.offset *= 2
+    assert fork.fork(max(event.sequence for event in fork.history()) - 3).wait(20).status == "completed"
+
+
+@pytest.mark.parametrize("workflow", [ASK, EACH], ids=["a turn with tools", "a request for each item"])
+def test_a_what_if_on_another_day_repeats_no_paid_request(workflow):
+    birds, clock = Birds(), AnotherDay()
+    tools = [birds.look] if workflow is ASK else []
+    model = FunctionModel(birds.answer) if workflow is ASK else ScriptedModel(["1", "2", "3"])
+    world = environment(workflow, agents=[Agent("a", model=model, tools=tools)], clock=clock)
+    source = world.start(workflow).wait(20, check=True)
+    asked = len(birds.told)
+    clock.offset = 86_400_000_000
+    trial = source.what_if()
+    assert (trial.run.status, trial.run.variables) == ("completed", source.variables)
+    assert (trial.live, trial.blocked, len(birds.told)) == (0, 0, asked)
