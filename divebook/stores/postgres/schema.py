@@ -10,6 +10,7 @@ the schema, since a pool such as PgBouncer would lose a ``search_path`` of the c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from divebook.errors import CorruptStoreError, NewerStoreError
@@ -222,7 +223,7 @@ BEGIN
     RETURN NULL;
   END IF;
   SELECT number INTO found_number FROM divebook.messages WHERE key = found_key AND place = _place;
-  IF found_number IS NULL AND found_status IN ('completed', 'moved', 'continued_as_new', 'picture') THEN
+  IF found_number IS NULL AND found_status IN ('completed', 'moved', 'continued_as_new', 'snapshot') THEN
     RETURN 0;
   END IF;
   IF found_number IS NULL THEN
@@ -305,7 +306,8 @@ $$
 """
 
 
-Migration: TypeAlias = tuple[str, ...]
+Migration: TypeAlias = "tuple[str | Callable[[psycopg.Connection[Any], str], None], ...]"
+"""Statements, and functions that get the connection and the schema, for changes that SQL cannot express."""
 
 SCHEMA = "divebook"
 """Name of the schema in the statements of this package. A store in another schema replaces the name (`named`)."""
@@ -508,7 +510,27 @@ _SIXTH: Migration = (
     "ALTER TABLE divebook.checkpoints ADD PRIMARY KEY (key, sequence)",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
+
+def _rename_snapshots(connection: psycopg.Connection[Any], schema: str) -> None:
+    """Change the status "picture" of read-only snapshots to "snapshot", with the checksums of their rows.
+
+    A damaged row stays as it is. Checksums of events cover their types, so that the events keep the former type, and
+    readers translate it (`divebook.events.upcast`).
+    """
+    # Imported here, since that module imports this one.
+    from divebook.stores.postgres.logs import RECORD, line_of
+
+    for row in connection.execute(named(f"{RECORD} WHERE status = 'picture'", schema).encode()).fetchall():
+        line, seal = line_of(row)
+        if line.seal() == seal:
+            update = named("UPDATE divebook.executions SET status = 'snapshot', seal = %s WHERE id = %s", schema)
+            connection.execute(update.encode(), (line._replace(status="snapshot").seal(), row[0]))
+
+
+# A read-only snapshot had the status "picture".
+_SEVENTH: Migration = (POST, _rename_snapshots)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
 
 TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "followers", "queued")
 """Tables with rows that belong to an execution, except the table of events."""
@@ -566,7 +588,10 @@ def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> 
             connection.execute(named("INSERT INTO divebook.format VALUES (0)", schema))
         for migration in MIGRATIONS[present:]:
             for statement in migration:
-                connection.execute(named(statement, schema).encode())
+                if isinstance(statement, str):
+                    connection.execute(named(statement, schema).encode())
+                else:
+                    statement(connection, schema)
         connection.execute(named("UPDATE divebook.format SET number = %s", schema), (len(MIGRATIONS),))
 
 
