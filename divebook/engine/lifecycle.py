@@ -175,8 +175,8 @@ def unknown_status(status: str, available: Iterable[str], message: str | None = 
     >>> str(unknown_status("picture", STATUSES))
     "status not found: picture (did you mean 'snapshot'?)"
     """
-    # The type hint does not bind callers, and the value may be one that is not hashable.
-    suggestion = RENAMED_STATUSES.get(status) if isinstance(status, str) else None
+    present: object = status  # the type hint does not bind callers, and the value may not be hashable
+    suggestion = RENAMED_STATUSES.get(present) if isinstance(present, str) else None
     return NotFoundError("status", status, available, message, suggestion=suggestion)
 
 

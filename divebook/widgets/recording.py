@@ -953,7 +953,9 @@ def _upgraded(data: Any) -> Any:
 def _rename_statuses(data: dict[str, Any]) -> None:
     """Replace the former name of a status at the end of a run, in the header and in the states."""
     header = data.get("header")
-    former = header.get("status") if isinstance(header, dict) else None
+    if not isinstance(header, dict):
+        return
+    former = header.get("status")
     # Only final statuses were renamed, so that the header tells whether any state has a former name. The other
     # recordings, which are nearly all, are not searched.
     if not isinstance(former, str) or former not in RENAMED_STATUSES:

@@ -10,7 +10,7 @@ the schema, since a pool such as PgBouncer would lose a ``search_path`` of the c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from divebook.errors import CorruptStoreError, NewerStoreError
@@ -306,8 +306,9 @@ $$
 """
 
 
-Migration: TypeAlias = "tuple[str | Callable[[psycopg.Connection[Any], str], None], ...]"
-"""Statements, and functions that get the connection and the schema, for changes that SQL cannot express."""
+Migration: TypeAlias = tuple[str, ...]
+DataMigration: TypeAlias = "Callable[[psycopg.Connection[Any], str], None]"
+"""Function that changes rows of a schema in a way that SQL cannot express, as a part of a migration."""
 
 SCHEMA = "divebook"
 """Name of the schema in the statements of this package. A store in another schema replaces the name (`named`)."""
@@ -510,25 +511,9 @@ _SIXTH: Migration = (
     "ALTER TABLE divebook.checkpoints ADD PRIMARY KEY (key, sequence)",
 )
 
-
-def _rename_snapshots(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Change the status "picture" of read-only snapshots to "snapshot", with the checksums of their rows.
-
-    A damaged row stays as it is. Checksums of events cover their types, so that the events keep the former type, and
-    readers translate it (`divebook.events.upcast`).
-    """
-    # Imported here, since that module imports this one.
-    from divebook.stores.postgres.logs import RECORD, line_of
-
-    for row in connection.execute(named(f"{RECORD} WHERE status = 'picture'", schema).encode()).fetchall():
-        line, seal = line_of(row)
-        if line.seal() == seal:
-            update = named("UPDATE divebook.executions SET status = 'snapshot', seal = %s WHERE id = %s", schema)
-            connection.execute(update.encode(), (line._replace(status="snapshot").seal(), row[0]))
-
-
-# A read-only snapshot had the status "picture".
-_SEVENTH: Migration = (POST, _rename_snapshots)
+# The status "picture" of a read-only snapshot is called "snapshot". `divebook.stores.postgres.logs.rename_snapshots`
+# changes the rows, since SQL cannot compute their checksums.
+_SEVENTH: Migration = (POST,)
 
 MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
 
@@ -566,9 +551,14 @@ def may_write(connection: psycopg.Connection[Any]) -> bool:
     return connection.execute("SHOW transaction_read_only").fetchall() == [("off",)]
 
 
-def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> None:
+def migrate(
+    connection: psycopg.Connection[Any], schema: str, location: str, data_migrations: Mapping[int, DataMigration]
+) -> None:
     """Run the migrations that a schema lacks, in one transaction. Raise NewerStoreError if a newer version has migrated
     it.
+
+    `data_migrations` has a function for each migration that changes rows, by its number. It is called after the
+    statements of the migration.
 
     Raises
     ------
@@ -586,12 +576,11 @@ def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> 
             # `_version` recognizes a store by this table, which is created in the same transaction as all others.
             connection.execute(named("CREATE TABLE divebook.format (number integer NOT NULL)", schema))
             connection.execute(named("INSERT INTO divebook.format VALUES (0)", schema))
-        for migration in MIGRATIONS[present:]:
+        for number, migration in enumerate(MIGRATIONS[present:], present + 1):
             for statement in migration:
-                if isinstance(statement, str):
-                    connection.execute(named(statement, schema).encode())
-                else:
-                    statement(connection, schema)
+                connection.execute(named(statement, schema).encode())
+            if number in data_migrations:
+                data_migrations[number](connection, schema)
         connection.execute(named("UPDATE divebook.format SET number = %s", schema), (len(MIGRATIONS),))
 
 

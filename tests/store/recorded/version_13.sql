@@ -199,36 +199,6 @@ INSERT INTO "events" VALUES(47244640263,1750000007000000,50,X'01977420F758700182
 INSERT INTO "events" VALUES(47244640264,1750000008000000,16,X'01977420FB40700182816BDB00000008','main','a','{"step_type":"script","visit":1}',4231315272);
 INSERT INTO "events" VALUES(51539607553,1750000001000000,1,X'01977420DFE870018867E2C200000001','','','{"workflow_name":"greet","inputs":{"name":"Ada"},"fingerprint":"ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"}',1238070452);
 INSERT INTO "events" VALUES(51539607554,1750000002000000,53,X'01977420E3D070018867E2C200000002','','','{"queue":"labels","priority":3}',760110061);
-INSERT INTO "events" VALUES(55834574849,1795305403737299,1,X'01A2008A755970CA99CA756E8C843400','','','{"workflow_name":"recorded","inputs":{},"definition":{"name":"recorded","outputs":[{"name":"all"}],"steps":[{"name":"count","type":"script","script":"n * 10","store":"counts","each":{"items":[1,2,3],"as_":"n"},"edges":[{"step":"broken"}]},{"name":"broken","type":"script","script":"1 / 0","edges":[{"step":"ask"}],"catch":[{"step":"ask","store":"problem"}]},{"name":"ask","type":"interrupt","store":"many","edges":[{"step":"wait"}],"ask":{"question":"How many?"}},{"name":"wait","type":"wait","store":"signal","edges":[{"step":"end"}],"signal":"go"},{"name":"end","type":"script","script":"[state.many, *state.counts]","store":"all","edges":[]}]},"fingerprint":"3a7709d95496809587befe220df21c803f1b7ab60dd07ea7399ce81011bd0afa","written_by":"0.1.0","origin":"import","seed":"b739d20912f3997b"}',190481191);
-INSERT INTO "events" VALUES(55834574850,1795305403811418,9,X'01A2008A75A3782FA8A79B0BC98C8000','main','','{"current_step":"count"}',1588995241);
-INSERT INTO "events" VALUES(55834574851,1795305403822211,16,X'01A2008A75AE74AC9259AA9A97FF9800','main','count','{"step_type":"script","visit":1}',3237280354);
-INSERT INTO "events" VALUES(55834574852,1795305403822421,22,X'01A2008A75AE74AC9259AA9A97FF9801','main','count','{"iteration_index":0,"item":1}',3567445582);
-INSERT INTO "events" VALUES(55834574853,1795305403822440,34,X'01A2008A75AE74AC9259AA9A97FF9802','main','count','{"mutations":[{"type":"set","key":"n","value":1}]}',216599817);
-INSERT INTO "events" VALUES(55834574854,1795305403822628,24,X'01A2008A75AE74AC9259AA9A97FF9803','main','count','{"operation_id":"op_3e8739976a6fe12912d4e546735acf1f","operation_type":"script_execution","parameters":{"script":"n * 10"},"parameters_hash":"0d6b0cf5373d09f4","iteration_index":0,"key":"script"}',4160798971);
-INSERT INTO "events" VALUES(55834574855,1795305403920481,25,X'01A2008A7610782CB0A52C0CB7C38000','main','count','{"operation_id":"op_3e8739976a6fe12912d4e546735acf1f","operation_type":"script_execution","duration":92638000,"result":10}',154315155);
-INSERT INTO "events" VALUES(55834574856,1795305403920715,23,X'01A2008A7610782CB0A52C0CB7C38001','main','count','{"iteration_index":0,"result":{"text":"10","value":10}}',3879280557);
-INSERT INTO "events" VALUES(55834574857,1795305403920744,22,X'01A2008A7610782CB0A52C0CB7C38002','main','count','{"iteration_index":1,"item":2}',2784662744);
-INSERT INTO "events" VALUES(55834574858,1795305403920762,34,X'01A2008A7610782CB0A52C0CB7C38003','main','count','{"mutations":[{"type":"set","key":"n","value":2}]}',2217066644);
-INSERT INTO "events" VALUES(55834574859,1795305403920915,24,X'01A2008A7610782CB0A52C0CB7C38004','main','count','{"operation_id":"op_5d551bc4b2912969d6a41a441f56a3f7","operation_type":"script_execution","parameters":{"script":"n * 10"},"parameters_hash":"0d6b0cf5373d09f4","iteration_index":1,"key":"script"}',4114377357);
-INSERT INTO "events" VALUES(55834574860,1795305403924367,25,X'01A2008A76147393BAD2EF5305230000','main','count','{"operation_id":"op_5d551bc4b2912969d6a41a441f56a3f7","operation_type":"script_execution","duration":3220000,"result":20}',2357878214);
-INSERT INTO "events" VALUES(55834574861,1795305403924449,23,X'01A2008A76147393BAD2EF5305230001','main','count','{"iteration_index":1,"result":{"text":"20","value":20}}',1332070960);
-INSERT INTO "events" VALUES(55834574862,1795305403924468,22,X'01A2008A76147393BAD2EF5305230002','main','count','{"iteration_index":2,"item":3}',526537885);
-INSERT INTO "events" VALUES(55834574863,1795305403924478,34,X'01A2008A76147393BAD2EF5305230003','main','count','{"mutations":[{"type":"set","key":"n","value":3}]}',153734234);
-INSERT INTO "events" VALUES(55834574864,1795305403924602,24,X'01A2008A76147393BAD2EF5305230004','main','count','{"operation_id":"op_2613efc2a8a04f6da09eeb682dced352","operation_type":"script_execution","parameters":{"script":"n * 10"},"parameters_hash":"0d6b0cf5373d09f4","iteration_index":2,"key":"script"}',3099048690);
-INSERT INTO "events" VALUES(55834574865,1795305403929172,25,X'01A2008A76197984BF5649B177D8DC00','main','count','{"operation_id":"op_2613efc2a8a04f6da09eeb682dced352","operation_type":"script_execution","duration":4403000,"result":30}',3966033056);
-INSERT INTO "events" VALUES(55834574866,1795305403929251,23,X'01A2008A76197984BF5649B177D8DC01','main','count','{"iteration_index":2,"result":{"text":"30","value":30}}',3466769449);
-INSERT INTO "events" VALUES(55834574867,1795305403929275,34,X'01A2008A76197984BF5649B177D8DC02','main','count','{"mutations":[{"type":"delete","key":"n"}]}',273834521);
-INSERT INTO "events" VALUES(55834574868,1795305403929322,34,X'01A2008A76197984BF5649B177D8DC03','main','count','{"mutations":[{"type":"set","key":"counts","value":[10,20,30]}]}',1908926983);
-INSERT INTO "events" VALUES(55834574869,1795305403929341,17,X'01A2008A76197984BF5649B177D8DC04','main','count','{"output":"# n: 1\n\n10\n\n# n: 2\n\n20\n\n# n: 3\n\n30","stored_variable":"counts"}',4110558960);
-INSERT INTO "events" VALUES(55834574870,1795305403929384,16,X'01A2008A76197984BF5649B177D8DC05','main','broken','{"step_type":"script","visit":1}',695771044);
-INSERT INTO "events" VALUES(55834574871,1795305403929486,24,X'01A2008A76197984BF5649B177D8DC06','main','broken','{"operation_id":"op_be7b5052128e57085eef4ef88e7fc8e5","operation_type":"script_execution","parameters":{"script":"1 / 0"},"parameters_hash":"30322897247e78f6","key":"script"}',485214930);
-INSERT INTO "events" VALUES(55834574872,1795305403935138,26,X'01A2008A761F722B8E5170C3D6D3C800','main','broken','{"operation_id":"op_be7b5052128e57085eef4ef88e7fc8e5","operation_type":"script_execution","duration":5396000,"error":"ZeroDivisionError: division by zero","error_names":["ScriptError","DivebookError","Exception"],"raised":{"types":["divebook.errors:ScriptError","divebook.errors:DivebookError"],"args":["ZeroDivisionError: division by zero"],"fields":{"line":1}}}',1882042910);
-INSERT INTO "events" VALUES(55834574873,1795305403935360,18,X'01A2008A761F722B8E5170C3D6D3C801','main','broken','{"error":"script execution operation failed: failed to execute script: ZeroDivisionError: division by zero"}',7384368);
-INSERT INTO "events" VALUES(55834574874,1795305403935394,34,X'01A2008A761F722B8E5170C3D6D3C802','main','broken','{"mutations":[{"type":"set","key":"problem","value":{"type":"MontyRuntimeError","message":"script execution operation failed: failed to execute script: ZeroDivisionError: division by zero","step":"broken","attempts":1}}]}',3496303249);
-INSERT INTO "events" VALUES(55834574875,1795305403935406,20,X'01A2008A761F722B8E5170C3D6D3C803','main','broken','{"target":"ask","error":"script execution operation failed: failed to execute script: ZeroDivisionError: division by zero"}',630329864);
-INSERT INTO "events" VALUES(55834574876,1795305403935445,16,X'01A2008A761F722B8E5170C3D6D3C804','main','ask','{"step_type":"interrupt","visit":1}',4281899481);
-INSERT INTO "events" VALUES(55834574877,1795305403935594,30,X'01A2008A761F722B8E5170C3D6D3C805','main','ask','{"interrupt_id":"ask_d26b79bae77fb727","kind":"clarification","question":"How many?"}',2162027993);
-INSERT INTO "events" VALUES(55834574878,1795305403935594,62,X'01A2008A761F7825B13C561B7BEB514E','','','{"status":"waiting"}',1427322440);
 CREATE TABLE executions (
       key           INTEGER PRIMARY KEY,
       id            TEXT NOT NULL UNIQUE,
@@ -254,7 +224,6 @@ INSERT INTO "executions" VALUES(9,'exec_01jxt21q1ze00800000000001z','greet','run
 INSERT INTO "executions" VALUES(10,'exec_01jxt21q01e0080000000000zz','greet','running',9,1655,1750000001000000,NULL,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,0,27358686,NULL,0,'full',NULL,'run',NULL,'[]',NULL,NULL,NULL,1466937317,1,NULL,NULL);
 INSERT INTO "executions" VALUES(11,'exec_01jxt21q2te00800000000002t','greet','running',8,232,1750000007000000,NULL,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,0,4231315272,NULL,0,'full',NULL,'fork','exec_01jxt21q01e0080000000000zz','[]',NULL,NULL,NULL,868568011,7,10,6);
 INSERT INTO "executions" VALUES(12,'exec_01jxt21q2de00800000000002d','greet','enqueued',2,161,1750000001000000,NULL,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,0,760110061,NULL,0,'full',NULL,'run',NULL,'[]',NULL,NULL,NULL,2468799176,1,NULL,NULL);
-INSERT INTO "executions" VALUES(13,'exec_01m808mxacfr9sv5ks9w0wes42','recorded','snapshot',30,3555,1795305403737299,NULL,1795305403935594,'3a7709d95496809587befe220df21c803f1b7ab60dd07ea7399ce81011bd0afa',NULL,0,1427322440,NULL,0,'full',NULL,'import',NULL,'[]',NULL,NULL,NULL,3307821178,1,NULL,NULL);
 CREATE TABLE leases (
       key            INTEGER PRIMARY KEY,  -- executions.key
       host           TEXT NOT NULL,
@@ -287,7 +256,6 @@ CREATE TABLE questions (
       PRIMARY KEY (id, key)
     ) WITHOUT ROWID
     ;
-INSERT INTO "questions" VALUES(13,'ask_d26b79bae77fb727',1);
 INSERT INTO "questions" VALUES(2,'question_1',0);
 INSERT INTO "questions" VALUES(4,'question_2',0);
 INSERT INTO "questions" VALUES(5,'question_2',1);
