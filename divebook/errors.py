@@ -389,13 +389,23 @@ class NotFoundError(DivebookError):
         The names that exist.
     message
         Text before the suggestion; by default ``<kind> not found: <name>``.
+    suggestion
+        The name to suggest instead of the most similar one, for example the present name of what was renamed.
     """
 
-    def __init__(self, kind: str, name: str, available: Iterable[str] = (), message: str | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        available: Iterable[str] = (),
+        message: str | None = None,
+        *,
+        suggestion: str | None = None,
+    ) -> None:
         self.kind = kind
         self.name = name
         self.available = tuple(available)
-        self.suggestion = nearest(name, self.available)
+        self.suggestion = suggestion or nearest(name, self.available)
         text = message or f"{kind} not found: {name}"
         super().__init__(f"{text}{self._advice()}")
 

@@ -146,10 +146,10 @@ def test_each_prompt_of_a_history_is_a_turn(environment, tmp_path):
     assert [len(request.messages) for request in requests_of(run.history())] == [1, 3, 5, 7]
 
 
-def test_a_history_that_breaks_off_is_a_picture(environment, tmp_path):
+def test_a_history_that_breaks_off_is_a_snapshot(environment, tmp_path):
     messages = history_of(asking(["owls"]))
     run = environment.open(write(tmp_path, messages[:2]), keep=True)
-    assert run.status == "picture"
+    assert run.status == "snapshot"
     assert list(run.tool_calls["status"]) == ["running"]
 
 

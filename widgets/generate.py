@@ -61,6 +61,8 @@ CONSTANTS = {
     "RUN_FORMAT": "divebook.widgets.recording:FORMAT",
     "MAX_UNPACKED": "divebook.widgets.recording:MAX_UNPACKED",
     "MAX_FIRST": "divebook.widgets.recording:MAX_FIRST",
+    "RENAMED_STATUSES": "divebook.events.upcast:RENAMED_STATUSES",
+    "RENAMED_TYPES": "divebook.events.upcast:RENAMED_TYPES",
     "IMAGE_TYPE": "divebook.widgets.variables_and_files:IMAGE_TYPE",
     "HTML_TYPE": "divebook.widgets.variables_and_files:HTML_TYPE",
     "VIEW_MIME": "divebook.widgets.views:HOSTED_VIEW",

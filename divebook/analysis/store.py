@@ -29,7 +29,7 @@ from divebook.analysis.columns import (
 )
 from divebook.analysis.log import EventTable
 from divebook.engine.evolve import fold
-from divebook.engine.lifecycle import SHOWN_STATUSES
+from divebook.engine.lifecycle import SHOWN_STATUSES, unknown_status
 from divebook.engine.state import ExecutionState
 from divebook.errors import NotFoundError, SetupError, StoreError
 from divebook.events import Event
@@ -296,9 +296,6 @@ class Frames(Framed):
 # --- selection of executions by ``where=`` ----------------------------------------------------------------------------
 
 
-_KNOWN = {"status": SHOWN_STATUSES, "origin": ORIGINS}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """Filter of executions. Each field is one value or a list of accepted values; None accepts all values.
@@ -352,10 +349,12 @@ class Selection:
         for name in ("since", "until"):
             options[name] = _moment(name, options.get(name))
         selection = cls(**options)
-        for name, choices in _KNOWN.items():
-            for value in _values(name, getattr(selection, name)) or ():
-                if value not in choices:
-                    raise NotFoundError(name, value, choices)
+        for status in _values("status", selection.status) or ():
+            if status not in SHOWN_STATUSES:
+                raise unknown_status(status, SHOWN_STATUSES)
+        for origin in _values("origin", selection.origin) or ():
+            if origin not in ORIGINS:
+                raise NotFoundError("origin", origin, ORIGINS)
         for name in ("text", "chain"):
             if not isinstance(getattr(selection, name), str | None):
                 raise SetupError(f"where: {name} must be a string, not {getattr(selection, name)!r}")

@@ -20,7 +20,7 @@ Status = Literal[
     "cancelled",
     "moved",
     "continued_as_new",
-    "picture",
+    "snapshot",
 ]
 Origin = Literal["run", "resume", "fork", "what-if", "trial", "child", "import", "book"]
 Tools = Literal["recorded", "read-only", "live"]

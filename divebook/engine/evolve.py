@@ -969,7 +969,7 @@ _CHANGES: dict[type, Callable[[Draft, Any], None]] = {
     catalog.ExecutionAnnotated: _annotated,
     catalog.ExecutionMoved: _leave,
     catalog.ExecutionContinuedAsNew: _execution_continued,
-    catalog.ExecutionPictured: _leave,
+    catalog.ExecutionSnapshotted: _leave,
     catalog.PathStarted: path_started,
     catalog.PathBranched: path_branched,
     catalog.PathWaiting: path_waiting,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from divebook.engine.operations import ENCLOSING
-from divebook.errors import ExecutionEndedError
+from divebook.errors import ExecutionEndedError, NotFoundError
 from divebook.events import catalog
 from divebook.events.catalog import (
     CANCELLED,
@@ -23,8 +23,8 @@ from divebook.events.catalog import (
     FAILED,
     MOVED,
     PENDING,
-    PICTURE,
     RUNNING,
+    SNAPSHOT,
     WAITING,
     ExecutionAnnotated,
     ExecutionCancelled,
@@ -34,12 +34,13 @@ from divebook.events.catalog import (
     ExecutionFailed,
     ExecutionForked,
     ExecutionMoved,
-    ExecutionPictured,
     ExecutionResumed,
+    ExecutionSnapshotted,
     ExecutionStarted,
     Payload,
 )
 from divebook.events.event import Event
+from divebook.events.upcast import RENAMED_STATUSES
 
 Kind: TypeAlias = type[Payload]
 
@@ -97,8 +98,8 @@ LIFE_CYCLE: tuple[StatusRow, ...] = (
         advice="continue the execution that succeeded it",
     ),
     StatusRow(
-        PICTURE,
-        (ExecutionPictured,),
+        SNAPSHOT,
+        (ExecutionSnapshotted,),
         (ExecutionAnnotated,),
         _LEASE_HOLDER,
         advice=(
@@ -164,6 +165,19 @@ def shown_status(status: str, *, is_paused: bool = False, is_driven: bool = True
     if is_paused and status in RECORDED_AS[PAUSED]:
         return PAUSED
     return status if is_driven or status != RUNNING else INTERRUPTED
+
+
+def unknown_status(status: str, available: Iterable[str], message: str | None = None) -> NotFoundError:
+    """Return the error for a status that does not exist. For a status that was renamed, it suggests the present name.
+
+    `message` is the text before the suggestion.
+
+    >>> str(unknown_status("picture", STATUSES))
+    "status not found: picture (did you mean 'snapshot'?)"
+    """
+    present: object = status  # the type hint does not bind callers, and the value may not be hashable
+    suggestion = RENAMED_STATUSES.get(present) if isinstance(present, str) else None
+    return NotFoundError("status", status, available, message, suggestion=suggestion)
 
 
 def may_follow(status: str, kind: Kind) -> bool:

@@ -22,7 +22,7 @@ WAITING = "waiting"
 COMPLETED = "completed"
 FAILED = "failed"
 CANCELLED = "cancelled"
-MOVED, CONTINUED, PICTURE = "moved", "continued_as_new", "picture"
+MOVED, CONTINUED, SNAPSHOT = "moved", "continued_as_new", "snapshot"
 """Statuses of an execution; `divebook.engine.lifecycle` defines the transitions."""
 
 RUN = "run"
@@ -348,9 +348,9 @@ class ExecutionMoved(Payload):
     """File to which the log was written."""
 
 
-@_event("execution_pictured", "status")
+@_event("execution_snapshotted", "status")
 @dataclass(frozen=True, slots=True)
-class ExecutionPictured(Payload):
+class ExecutionSnapshotted(Payload):
     """Last event of a read-only snapshot, imported from the log of an execution that had not ended. Only the original
     execution continues.
     """

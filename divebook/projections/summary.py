@@ -26,6 +26,7 @@ from divebook.engine.lifecycle import (
     STATUS_AFTER,
     TERMINAL,
     shown_status,
+    unknown_status,
 )
 from divebook.engine.operations import (
     ACTION_EXECUTION,
@@ -44,7 +45,6 @@ from divebook.engine.state import NO_USAGE
 from divebook.errors import (
     UNFIT,
     ExecutionNotFoundError,
-    NotFoundError,
     ReadOnlyStoreError,
     StoreError,
     did_you_mean,
@@ -455,7 +455,7 @@ def records_with(
     if status is None:
         return store.records(limit=limit, **filters)
     if status not in SHOWN_STATUSES:
-        raise NotFoundError("status", status, SHOWN_STATUSES)
+        raise unknown_status(status, SHOWN_STATUSES)
     recorded = RECORDED_AS[status]
     if status in TERMINAL or status == PENDING:
         return store.records(status, limit=limit, **filters)

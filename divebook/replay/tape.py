@@ -57,7 +57,7 @@ OUTSIDE = (
     catalog.ExecutionFailed,
     catalog.ExecutionCancelled,
     catalog.ExecutionMoved,
-    catalog.ExecutionPictured,
+    catalog.ExecutionSnapshotted,
     catalog.ExecutionAnnotated,
     catalog.PathCancelled,
     catalog.InterruptResolved,

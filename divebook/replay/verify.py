@@ -404,8 +404,8 @@ def _sound(execution: Run) -> tuple[Sequence[Event], tuple[str, ...]]:
     if damage is None:
         events: Sequence[Event] = list(execution.history())
         # A snapshot ends in the middle of a run; its later events are in another store.
-        is_picture = any(isinstance(event.data, catalog.ExecutionPictured) for event in events)
-        return events, ("it is a read-only snapshot of an execution that continues elsewhere",) if is_picture else ()
+        is_snapshot = any(isinstance(event.data, catalog.ExecutionSnapshotted) for event in events)
+        return events, ("it is a read-only snapshot of an execution that continues elsewhere",) if is_snapshot else ()
     sound, _ = execution.store.read_sound(execution.id)
     # `read_sound` may read further than the state could be computed.
     events = sound[: execution.state.last_sequence]

@@ -373,7 +373,7 @@ STYLES = {
     "enqueued": "dim",
     "moved": "magenta",
     "continued_as_new": "magenta",
-    "picture": "magenta",
+    "snapshot": "magenta",
 }
 """Styles of rich by style of a text. Styles without an entry, such as ``id``, have no colour."""
 

@@ -1496,13 +1496,13 @@ def refuse_final(driver: Driver, when: str = "") -> None:
 
 def _end_of(driver: Driver) -> str:
     """Return a phrase about how an execution has ended, for use inside an error message."""
-    return "only a read-only snapshot of an unfinished one" if driver.status == catalog.PICTURE else driver.status
+    return "only a read-only snapshot of an unfinished one" if driver.status == catalog.SNAPSHOT else driver.status
 
 
 def refuse_over(driver: Driver, when: str = "already ") -> None:
     """Raise `ExecutionError` if an execution has ended, so that it cannot be cancelled. Otherwise do nothing."""
     if driver.state.is_over:
-        way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.PICTURE else ""
+        way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.SNAPSHOT else ""
         raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}; there is nothing to cancel{way_on}")
 
 

@@ -243,7 +243,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
     @property
     def status(self) -> str:
         """Status of the run: ``pending``, ``enqueued``, ``running``, ``waiting``, ``paused``, ``interrupted``,
-        ``completed``, ``failed``, ``cancelled``, ``moved``, ``continued_as_new`` or ``picture``.
+        ``completed``, ``failed``, ``cancelled``, ``moved``, ``continued_as_new`` or ``snapshot``.
 
         A run is ``waiting`` if it needs an answer, a signal, a child or a time. It is ``paused`` if a person has paused
         it, and ``interrupted`` if its process ended while it was running. `resume` continues both.

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast, get_args
 
 from divebook.engine.inbox import Message, child_ended
-from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
+from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow, unknown_status
 from divebook.errors import (
     CorruptStoreError,
     FencedError,
@@ -698,7 +698,7 @@ def _with_status(batch: Batch, status_change: StatusColumns | None) -> tuple[Sta
     if status is None or status in TERMINAL:
         return status_change, None
     if status not in STATUSES:
-        raise NotFoundError("status", status, STATUSES)
+        raise unknown_status(status, STATUSES)
     # The end of an execution wins over a stated status.
     if status_change is None or status_change.status in TERMINAL:
         return status_change, status

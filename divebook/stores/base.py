@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self
 
 import divebook.events.rich_output  # noqa: F401 - makes its class known, whose instances logs contain
 from divebook.engine.inbox import ANNOTATION, ANSWER, REVOCATION, SIGNAL, Message
-from divebook.engine.lifecycle import STATUSES
+from divebook.engine.lifecycle import STATUSES, unknown_status
 from divebook.errors import (
     CorruptStoreError,
     DecryptionError,
@@ -489,7 +489,7 @@ class EventStore(ABC):
         for name, value in filters.items():
             require(value, name, "a string", fits=isinstance(value, str))
         if status is not None and status not in STATUSES:
-            raise NotFoundError("status", status, STATUSES)
+            raise unknown_status(status, STATUSES)
         if origin is not None and origin not in ORIGINS:
             raise NotFoundError("origin", origin, ORIGINS)
         with_books = bool(key) or origin == BOOK

@@ -35,6 +35,7 @@ from divebook.errors import DivebookError, InvalidEventError, NewerStoreError, S
 from divebook.events.catalog import ExecutionStarted, Payload
 from divebook.events.codec import canonical_hash, decode_record, encode, event_to_dict, parse
 from divebook.events.event import Event, to_datetime
+from divebook.events.upcast import present_status
 from divebook.events.values import StoredFile
 
 # --- lines of an exported log ---
@@ -299,7 +300,8 @@ class _Reader:
         if end.get("events") != count:
             raise InvalidEventError(f"{place}: the end line counts {end.get('events')!r} events, the file has {count}")
         self._end = place
-        self.log.status = end.get("status")
+        status = end.get("status")
+        self.log.status = present_status(status) if isinstance(status, str) else None
         self.log.damage = end.get("damage")
         self.log.is_moved = bool(end.get("moved"))
 
@@ -678,7 +680,7 @@ def _log_of(embedded: EmbeddedParts) -> LogFile:
             view = with_texts(embedded.data(RUN)["view"], texts)
             shown_data = dict(zip(view["events"]["sequence"], view["data"], strict=True))
         log = read_records(_records(columns, whole_texts(columns["texts"], texts), shown_data), embedded.name)
-        log.status = str(columns["status"])
+        log.status = present_status(str(columns["status"]))
         # `_intact_parts` has verified the checksums of all parts.
         log.is_verified = True
     # These errors mean intact JSON that does not have the form of a log.

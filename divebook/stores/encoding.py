@@ -39,6 +39,7 @@ from divebook.events.codec import (
 )
 from divebook.events.event import ALPHABET, PAIRS
 from divebook.events.recorded import ATOMS, TAG, Recorded, TaggedDict
+from divebook.events.upcast import present_type
 from divebook.events.values import ByHash, StoredFile, untag
 
 Body: TypeAlias = dict[str, Any]
@@ -63,9 +64,9 @@ def type_of(kinds: tuple[type[Payload], ...]) -> str:
 @functools.cache
 def names_of(record_type: str) -> tuple[str, ...]:
     """Return the names of the event types that the type of a record consists of, such as ``step_started`` and
-    ``operation_started`` for ``step_started+operation_started``.
+    ``operation_started`` for ``step_started+operation_started``. Types that were renamed get their present names.
     """
-    return tuple(record_type.split(JOINT))
+    return tuple(map(present_type, record_type.split(JOINT)))
 
 
 def width_of(record_type: str) -> int:

@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from divebook.engine.lifecycle import TERMINAL, violations
+from divebook.engine.lifecycle import TERMINAL, unknown_status, violations
 from divebook.errors import (
     CorruptStoreError,
     DecryptionError,
     DivebookError,
     NewerStoreError,
-    NotFoundError,
     StoreError,
 )
 from divebook.events.catalog import RUNNING, WAITING, ExecutionAnnotated, ExecutionForked, ExecutionStarted
@@ -464,9 +463,7 @@ def gc(
 def _check_options(older_than: timedelta | None, keep_last: int | None, statuses: Collection[str]) -> None:
     for status in statuses:
         if status not in TERMINAL:
-            raise NotFoundError(
-                "status", status, TERMINAL, (f"only executions that have ended can be deleted, not {status!r}")
-            )
+            raise unknown_status(status, TERMINAL, f"only executions that have ended can be deleted, not {status!r}")
     if keep_last is not None and keep_last < 0:
         raise ValueError(f"keep_last must not be negative, got {keep_last}")
     if older_than is not None and older_than < timedelta(0):

@@ -33,6 +33,7 @@ from divebook.errors import (
 )
 from divebook.events.catalog import CHILD, ENQUEUED, FORK, RUNNING, WAITING, ExecutionEnqueued
 from divebook.events.event import Record, to_datetime
+from divebook.events.upcast import present_status
 from divebook.stores.append import (
     FULL,
     Beginning,
@@ -676,7 +677,7 @@ def _log_from(row: Mapping[str, Any], log: MemoryLog | None) -> MemoryLog:
     enqueued = row["enqueued"]
     return MemoryLog(
         beginning=Beginning(**{**row["beginning"], "tags": tuple(row["beginning"]["tags"])}),
-        status_columns=StatusColumns(**row["status"]),
+        status_columns=StatusColumns(**{**row["status"], "status": present_status(row["status"]["status"])}),
         heads=[] if log is None else log.heads,
         payloads=[] if log is None else log.payloads,
         checksums=[] if log is None else log.checksums,

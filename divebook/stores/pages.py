@@ -26,7 +26,7 @@ from divebook.events.catalog import PAYLOADS
 from divebook.events.codec import TAGGED, decode, encode, payload_from_store
 from divebook.events.event import ON_NO_STEP, Event
 from divebook.events.payload import wrong_field
-from divebook.events.upcast import FORM
+from divebook.events.upcast import FORM, present_type
 from divebook.stores.encoding import PACKED, joined, names_of, width_of
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -238,8 +238,9 @@ class Rows(NamedTuple):
         # The usual case without records of several events needs no copies of columns.
         if (widths == 1).all():
             places = self.paths.dictionary_encode(), self.steps.dictionary_encode()
+            types = _present_types(self.types)
             return EventPage(
-                np.arange(first, first + len(at)), at, self.types, *places, self._payloads(widths, split_record)
+                np.arange(first, first + len(at)), at, types, *places, self._payloads(widths, split_record)
             )
         # For each event: the number of its row, and its place among the events of the row. Widths [2, 1] give the rows
         # [0, 0, 1] and the places [0, 1, 0].
@@ -302,6 +303,15 @@ class Rows(NamedTuple):
             return types, rows_steps
         steps = pc.if_else(pa.array(without), pa.scalar(""), rows_steps.cast(pa.string()))
         return types, steps.dictionary_encode()
+
+
+def _present_types(types: Any) -> Any:
+    """Return a column of event types in which types that were renamed have their present names."""
+    # The checksums cover the stored names (`Rows.checksum`), so the names are translated only for the page.
+    names = types.dictionary.to_pylist()
+    present = [present_type(name) for name in names]
+    # Usually no type was renamed. Otherwise the names are numbered again, because each must occur once.
+    return types if present == names else pa.array(present, pa.string()).take(types.indices).dictionary_encode()
 
 
 def _lines(payloads: Any, is_wide: Numbers) -> Any:

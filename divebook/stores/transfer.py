@@ -39,14 +39,14 @@ from divebook.events.catalog import (
     FORK,
     IMPORT,
     MOVED,
-    PICTURE,
     RUNNING,
+    SNAPSHOT,
     WAITING,
     ApprovalRuleRevoked,
     ExecutionAnnotated,
     ExecutionForked,
     ExecutionMoved,
-    ExecutionPictured,
+    ExecutionSnapshotted,
     ExecutionStarted,
     InterruptExpired,
     InterruptResolved,
@@ -335,7 +335,7 @@ def status_of(events: list[Event]) -> str:
     return statuses[-1] if statuses else RUNNING
 
 
-def is_picture(log: LogFile) -> bool:
+def is_snapshot(log: LogFile) -> bool:
     """Return True if an import of the log creates a read-only snapshot. This is the case if the execution had not ended
     and the file does not move it to the importing store.
     """
@@ -352,10 +352,10 @@ def caveats(log: LogFile, *, as_fork: bool = False) -> list[str]:
         )
     if log.damage is not None:
         texts.append(f"it is only the intact beginning of a damaged log: {log.damage}")
-    if is_picture(log) and not as_fork:
+    if is_snapshot(log) and not as_fork:
         status = log.status or "its log has no end"
         texts.append(
-            f"it had not ended ({status}), and this read-only snapshot of it cannot continue; {WAY_ON[PICTURE]}"
+            f"it had not ended ({status}), and this read-only snapshot of it cannot continue; {WAY_ON[SNAPSHOT]}"
         )
     return texts
 
@@ -377,7 +377,7 @@ def _import_batch(log: LogFile, *, rename: bool, as_fork: bool) -> Batch:
         events = _as_fork(events)
     elif log.is_moved:
         events = _before_move(events)
-    elif is_picture(log):
+    elif is_snapshot(log):
         events = _as_snapshot(log)
     if rename and not as_fork:
         events = _with_new_ids(events)
@@ -408,12 +408,12 @@ def _before_move(events: list[Event]) -> list[Event]:
     """Return the events of a log up to, but without, the event which records that the execution moved to another store
     or was imported as a snapshot.
     """
-    return [*takewhile(lambda event: not isinstance(event.data, ExecutionMoved | ExecutionPictured), events)]
+    return [*takewhile(lambda event: not isinstance(event.data, ExecutionMoved | ExecutionSnapshotted), events)]
 
 
 def _as_snapshot(log: LogFile) -> list[Event]:
     last = log.events[-1]
-    end = ExecutionPictured(log.status or status_of(log.events))
+    end = ExecutionSnapshotted(log.status or status_of(log.events))
     closing = replace(last, id=_event_id(last), sequence=last.sequence + 1, data=end, path="", step="")
     # The start key stays with the original (test_a_start_key_stays_with_the_original).
     return [*_with_beginning(log.events, replace(_beginning(log.events), origin=IMPORT, key=None)), closing]

@@ -29,6 +29,7 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import SavedRunError
 from divebook.events import Event
 from divebook.events.catalog import FAILED
+from divebook.events.upcast import RENAMED_STATUSES, RENAMED_TYPES, present_status
 from divebook.projections.failures import ItemNames
 from divebook.projections.spans import Span, item_name
 from divebook.projections.summary import ReadLog, badge_of
@@ -850,7 +851,8 @@ def checked_run(data: Any) -> PackedRun:
     # Checked before everything else, so that the error of a newer file is not about a missing field.
     if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
         raise SavedRunError(f"it has format {data['format']}, this divebook reads {FORMAT}; upgrade divebook")
-    return cast("PackedRun", checked(data, PackedRun))
+    saved = cast("PackedRun", checked(data, PackedRun))
+    return {**saved, "status": present_status(saved["status"])}
 
 
 def checked_recording(data: Any) -> Recording:
@@ -942,8 +944,46 @@ def _upgraded(data: Any) -> Any:
         for question in questions if isinstance(questions, list) else ():
             if isinstance(question, dict):
                 _upgrade_question(question)
+        _rename_statuses(data)
+        _rename_event_types(events)
     _add_defaults(data, Recording)
     return data
+
+
+def _rename_statuses(data: dict[str, Any]) -> None:
+    """Replace the former name of a status at the end of a run, in the header and in the states."""
+    header = data.get("header")
+    if not isinstance(header, dict):
+        return
+    former = header.get("status")
+    # Only final statuses were renamed, so that the header tells whether any state has a former name. The other
+    # recordings, which are nearly all, are not searched.
+    if not isinstance(former, str) or former not in RENAMED_STATUSES:
+        return
+    status = present_status(former)
+    header["status"] = status
+    base = data.get("base")
+    if isinstance(base, dict) and base.get("status") == former:
+        base["status"] = status
+    rows = data.get("changes")
+    for changes in rows if isinstance(rows, list) else ():
+        # A change of the status is ["status", "", "picture"].
+        if isinstance(changes, list):
+            changes[:] = [["status", "", status] if change == ["status", "", former] else change for change in changes]
+
+
+def _rename_event_types(events: Any) -> None:
+    """Replace the former names of event types in the columns of a recording's events."""
+    names = events.get("names") if isinstance(events, dict) else None
+    types = events.get("type") if isinstance(events, dict) else None
+    if not isinstance(names, list) or not isinstance(types, list):
+        return
+    # A step may have the same name, so the present name is added to the list, and only the types refer to it.
+    for former, present in RENAMED_TYPES.items():
+        if former in names:
+            place = names.index(former)
+            events["type"] = types = [len(names) if number == place else number for number in types]
+            names.append(present)
 
 
 def _add_defaults(data: Any, kind: Any) -> None:

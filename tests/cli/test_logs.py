@@ -164,7 +164,7 @@ def waiting(divebook, folder):
     return open_store().records()[0].execution_id
 
 
-def test_an_unfinished_execution_says_so_and_is_imported_as_a_picture(divebook, waiting):
+def test_an_unfinished_execution_says_so_and_is_imported_as_a_snapshot(divebook, waiting):
     exported = divebook("export", waiting, "log.jsonl")
     assert "the run has not ended (waiting)" in exported.stderr
     imported = divebook("import", "log.jsonl", "--store", "other.db")
@@ -172,13 +172,13 @@ def test_an_unfinished_execution_says_so_and_is_imported_as_a_picture(divebook, 
     assert "it had not ended (waiting)" in imported.stderr
     refused = divebook("resume", waiting, "--store", "other.db")
     assert (refused.exit_code, "--as-fork" in refused.stderr) == (2, True)
-    assert "picture" in divebook("runs", "--store", "other.db").stdout
+    assert "snapshot" in divebook("runs", "--store", "other.db").stdout
 
 
 def test_a_fork_of_a_file_goes_on_under_an_id_of_its_own(divebook, waiting):
     divebook("export", waiting, "log.jsonl")
     fork = divebook("import", "log.jsonl", "--store", "other.db", "--as-fork")
-    assert "picture" not in fork.stderr
+    assert "snapshot" not in fork.stderr
     record = open_store("other.db").record(fork.stdout.strip())
     assert (record.status, record.origin, record.parent) == ("waiting", "fork", waiting)
 

@@ -67,6 +67,13 @@ def test_the_old_systems_choice_of_a_version_is_read_with_all_it_says():
     assert (named.version, named.min_version, named.max_version) == (2, 1, 2)
 
 
+def test_what_was_a_picture_is_a_snapshot():
+    assert payload_from("execution_pictured", {"status": "waiting"}) == catalog.ExecutionSnapshotted("waiting")
+    log = read(Path(__file__).parents[1] / "store" / "recorded" / "former_snapshot.jsonl")
+    assert log.is_verified  # the hashes cover what was written then
+    assert (log.status, log.events[-1].event_type) == ("snapshot", "execution_snapshotted")
+
+
 def test_an_event_walks_through_every_change_since_it_was_written():
     changes = {"made": (lambda data: {**data, "a": 1}, lambda data: {**data, "b": data["a"] + 1})}
     assert upcast("made", {"x": 0}, changes) == ("made", {"x": 0, "a": 1, "b": 2})

@@ -372,7 +372,7 @@ def test_a_store_of_a_newer_version_is_refused(server):
     PostgresStore(url).close()
     with psycopg.connect(DatabaseAddress.of(url).conninfo, autocommit=True) as link:
         link.execute("UPDATE newer.format SET number = 99")
-    with pytest.raises(NewerStoreError, match=r"it has format 99, this version knows up to 6\. Upgrade divebook"):
+    with pytest.raises(NewerStoreError, match=r"it has format 99, this version knows up to 7\. Upgrade divebook"):
         PostgresStore(url)
 
 

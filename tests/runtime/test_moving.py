@@ -82,13 +82,13 @@ ACTS = {
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_a_picture_cannot_go_on_and_says_what_can(source, waiting, file, calls, act):
+def test_a_snapshot_cannot_go_on_and_says_what_can(source, waiting, file, calls, act):
     source.run_of(waiting.id).export(file)
     target = world(calls)
-    picture = target.open(file, keep=True)
-    assert (picture.status, target.inbox(), target.queues.recoverable()) == ("picture", [], [])
+    snapshot = target.open(file, keep=True)
+    assert (snapshot.status, target.inbox(), target.queues.recoverable()) == ("snapshot", [], [])
     with pytest.raises((ExecutionError, InterruptError)) as refused:
-        ACTS[act](target, picture.id, waiting.open_questions[0].id)
+        ACTS[act](target, snapshot.id, waiting.open_questions[0].id)
     if act != "pause":
         assert "--as-fork" in str(refused.value)
     assert target.store.leases() == []

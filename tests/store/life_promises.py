@@ -16,7 +16,7 @@ ENDS = {
     "cancelled": catalog.ExecutionCancelled(),
     "moved": catalog.ExecutionMoved("log.jsonl"),
     "continued_as_new": catalog.ExecutionContinuedAsNew("exec_2", "too long"),
-    "picture": catalog.ExecutionPictured("waiting"),
+    "snapshot": catalog.ExecutionSnapshotted("waiting"),
 }
 FOLLOWERS = (
     *ENDS.values(),

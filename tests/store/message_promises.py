@@ -47,7 +47,7 @@ FINAL_EVENTS = {
     "completed": catalog.ExecutionCompleted({}),
     "moved": catalog.ExecutionMoved("moved.jsonl"),
     "continued_as_new": catalog.ExecutionContinuedAsNew(TWO, "enough", {}),
-    "picture": catalog.ExecutionPictured("waiting"),
+    "snapshot": catalog.ExecutionSnapshotted("waiting"),
 }
 """Events after which an execution can never continue, by the status to which they lead."""
 

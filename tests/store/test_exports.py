@@ -158,24 +158,24 @@ def test_the_sound_beginning_of_a_damaged_file_can_be_read(store):
     assert read_sound(io.BytesIO(b"\n".join(lines)))[1] is None
 
 
-# --- pictures, forks
+# --- snapshots, forks
 
 
-def test_what_had_not_ended_comes_in_as_a_picture_that_nothing_follows(store):
+def test_what_had_not_ended_comes_in_as_a_snapshot_that_nothing_follows(store):
     found = read_lines(exported(store, TWO))
     target = MemoryStore()
     import_(found, target)
     first, *rest, end = target.read(TWO)
     assert rest == store.read(TWO)[1:]
     assert first.data == replace(store.read(TWO)[0].data, origin="import")
-    assert (end.sequence, end.data) == (4, catalog.ExecutionPictured("running"))
-    assert (target.record(TWO).status, target.unended(), target.orphans()) == ("picture", [], [])
+    assert (end.sequence, end.data) == (4, catalog.ExecutionSnapshotted("running"))
+    assert (target.record(TWO).status, target.unended(), target.orphans()) == ("snapshot", [], [])
     assert "it had not ended (running)" in caveats(found)[0]
-    with pytest.raises(StoreError, match=r"is picture: execution_resumed cannot follow.*--as-fork"):
+    with pytest.raises(StoreError, match=r"is snapshot: execution_resumed cannot follow.*--as-fork"):
         target.append(TWO, [event(5, catalog.ExecutionResumed(), TWO, path="")], 4)
 
 
-def test_a_picture_that_is_exported_again_stays_one(store):
+def test_a_snapshot_that_is_exported_again_stays_one(store):
     second, third = MemoryStore(), MemoryStore()
     import_(read_lines(exported(store, TWO)), second)
     import_(read_lines(exported(second, TWO)), third)
@@ -187,14 +187,14 @@ def test_a_fork_goes_on_as_an_execution_of_its_own(store):
     record = store.record(copy)
     assert (record.status, record.origin, record.parent, record.last_sequence) == ("running", "fork", TWO, 3)
     assert store.read(copy)[0].data.seed == TWO
-    picture = MemoryStore()
-    import_(read_lines(exported(store, TWO)), picture)
-    again = import_(read_lines(exported(picture, TWO)), store, as_fork=True)
+    snapshot = MemoryStore()
+    import_(read_lines(exported(store, TWO)), snapshot)
+    again = import_(read_lines(exported(snapshot, TWO)), store, as_fork=True)
     assert (store.record(again).status, store.record(again).last_sequence) == ("running", 3)
 
 
 def test_logs_without_hashes_come_in_as_what_they_are_and_say_so(store):
-    for name, status in ((ONE, "completed"), (TWO, "picture")):
+    for name, status in ((ONE, "completed"), (TWO, "snapshot")):
         bare = [encode_line(entry) for entry in store.read(name)]
         found, target = read_lines(bare), MemoryStore()
         import_(found, target)

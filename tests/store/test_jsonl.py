@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from divebook.errors import CorruptStoreError, ExecutionNotFoundError, InvalidEventError, NewerStoreError, StoreError
-from divebook.events.catalog import ExecutionPictured
+from divebook.events.catalog import ExecutionSnapshotted
 from divebook.events.codec import encode_line
 from divebook.stores import MemoryStore, Owner, SqliteStore
 from divebook.stores.transfer import export, export_sound, import_
@@ -197,7 +197,7 @@ def test_the_sound_beginning_of_a_damaged_log_is_exported(tmp_path):
     target, _ = imported(stream.getvalue().splitlines())
     *events, end = target.read(ONE)
     assert events[1:] == log(500)[1:346]
-    assert end.data == ExecutionPictured("damaged")
+    assert end.data == ExecutionSnapshotted("damaged")
 
 
 def test_a_log_of_which_nothing_can_be_read_is_not_exported(tmp_path):

@@ -58,6 +58,7 @@ from divebook.stores.postgres.connections import (
     translated,
 )
 from divebook.stores.postgres.logs import (
+    DATA_MIGRATIONS,
     LogReader,
     LogRows,
     LogWriter,
@@ -146,7 +147,7 @@ class PostgresStore(EventStore):
     def _prepare(self, address: DatabaseAddress) -> None:
         with self._connections.opened() as link:
             self._connections.may_write = may_write(link)
-            migrate(link, address.schema, self.location)
+            migrate(link, address.schema, self.location, DATA_MIGRATIONS)
         address.remember()
 
     def _moment(self, now: int | None) -> Moment:

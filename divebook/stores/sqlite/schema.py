@@ -344,9 +344,31 @@ _TWELFTH: Migration = (
     "DROP TABLE newest_checkpoints",
 )
 
+# A read-only snapshot had the status "picture". The checksum of a row covers its status, so it is computed again, but
+# only if it is correct: a damaged row stays damaged. Checksums of events cover their types, so that the events keep the
+# former type, and readers translate it (`divebook.events.upcast`).
+_SEALED = """
+  created_at, ended_at, last_sequence, error, size, wake_at, taken, durability, workflow_name, fingerprint, start_key,
+  origin, parent, tags, note, notebook, cell
+"""
+
+
+def _seal(status: str) -> str:
+    """Return the SQL expression for the checksum of an execution's row, with a status in the place of its own."""
+    columns = f"id, '{status}', {_SEALED}"
+    return f"CASE opened WHEN 1 THEN of_row({columns}) ELSE of_row({columns}, opened) END"
+
+
+_THIRTEENTH: Migration = (
+    f"""
+    UPDATE executions SET status = 'snapshot', seal = {_seal("snapshot")}
+    WHERE status = 'picture' AND seal = {_seal("picture")}
+    """,  # noqa: S608 - our own text
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH),
-    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH, _TWELFTH),
+    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH, _TWELFTH, _THIRTEENTH),
 )
 
 

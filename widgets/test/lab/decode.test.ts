@@ -6,6 +6,7 @@ import { checkSaved, decode } from "../../src/lab/decode";
 import { RecordedHost } from "../../src/lab/states";
 import { savedRun } from "../../src/lab/view";
 import { block } from "../blocks";
+import formerSnapshot from "./former_snapshot.json";
 import fixture from "./saved.json";
 
 const saved: PackedRun = fixture.saved;
@@ -30,6 +31,32 @@ test("every state is the one that Python saved, in any order", async () => {
   for (const sequence of [...states.keys(), ...[...states.keys()].reverse()]) {
     expect(await host.stateAt(sequence)).toEqual(states[sequence]);
   }
+});
+
+test("a run that was saved while a snapshot had the status picture has the present words", async () => {
+  const packedRun = checkSaved(formerSnapshot);
+  expect([formerSnapshot.status, packedRun.status]).toEqual(["picture", "snapshot"]);
+  const recording = await decode(packedRun);
+  expect(recording.header.status).toBe("snapshot");
+  const host = new RecordedHost(recording);
+  const types = await Promise.all(recording.events.sequence.map(async (sequence) => (await host.eventAt(sequence)).event_type));
+  expect(types.filter((type) => type.startsWith("execution_"))).toEqual(["execution_started", "execution_snapshotted", "execution_annotated"]);
+  expect((await host.stateAt(host.last)).status).toBe("snapshot");
+  const { element, destroy } = await savedRun(formerSnapshot, "plain", load);
+  expect(element.textContent).toContain("snapshot");
+  expect(element.textContent).not.toContain("picture");
+  destroy();
+});
+
+test("a step with the name of a former event type keeps its name", async () => {
+  const older = await repacked(({ events }) => {
+    events.step = events.type;
+    events.names = events.names.map((name) => name === "step_started" ? "execution_pictured" : name);
+  });
+  const { events } = await decode(older);
+  const named = (column: number[]): Set<string | undefined> => new Set(column.map((place) => events.names[place]));
+  expect([named(events.step).has("execution_pictured"), named(events.step).has("execution_snapshotted")]).toEqual([true, false]);
+  expect([named(events.type).has("execution_pictured"), named(events.type).has("execution_snapshotted")]).toEqual([false, true]);
 });
 
 test("events come with their types and data", async () => {
