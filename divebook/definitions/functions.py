@@ -186,7 +186,9 @@ class UserFunction:
 
     @property
     def is_repeatable(self) -> bool:
-        """True if a call may be made again after the process died during the call, so that its outcome is unknown."""
+        """True if a call with an unknown outcome may be repeated, for example after the process died during the
+        call.
+        """
         return self.idempotent or self.takes.key
 
     @property
@@ -691,7 +693,7 @@ class WorkflowFunction(Workflow, Generic[P, R, C]):
     returns its result. Elsewhere, ``divebook.run(total, ...)`` starts it, and `fn` calls the Python function.
 
     The type parameters are the parameters of the function after its context, the type of its result, and the type of
-    its context: `divebook.Context` if it is annotated so.
+    its context parameter, usually `divebook.Context`.
 
     Parameters
     ----------
@@ -873,8 +875,8 @@ CURRENT: ContextVar[Calls | None] = ContextVar("divebook_workflow", default=None
 class StepFunction(Protocol[P, R_co]):
     """A function decorated with ``@step``.
 
-    Inside a workflow function, a call returns an awaitable of the result. Elsewhere, a call is one of the plain
-    function `fn`.
+    Inside a workflow function, a call returns an awaitable of the result. Elsewhere, a call runs the plain function
+    `fn`.
 
     The type parameters are the parameters of the function, and the type of its result.
     """
@@ -1138,8 +1140,8 @@ def step(
 ) -> Any:
     """Mark a function as a step: inside a workflow function each call is made once, and its result is recorded.
 
-    Inside a workflow function the call must be awaited. This includes ordinary functions, which run in a thread or in
-    the `executor`. Elsewhere a call is one of the plain function, which is also the attribute ``fn``.
+    Inside a workflow function the call must be awaited, even if the function is not async: it then runs in a thread or
+    in the `executor`. Elsewhere, a call runs the plain function, which is also available as the attribute ``fn``.
 
     Arguments and results may be of any type that a log can hold: plain data, tuples, sets, dates, bytes, frames and
     arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy of the result, of the same
