@@ -271,12 +271,12 @@ class ConversationStore:
 
 
 class Threads(Mapping[str, Thread]):
-    """Threads of a store by id, also branches (``ID~2``). A thread exists once it has messages.
+    """Threads of a store by id, including branches (``ID~2``). A thread exists as soon as it has messages.
 
     Parameters
     ----------
     by
-        Recorded as the author of branches and trims.
+        Name of the person who is recorded as the author of branches and trims.
     """
 
     def __init__(self, threads: ConversationStore, by: str) -> None:
