@@ -62,9 +62,9 @@ class Event:
     sequence
         1, 2, 3 ... without gaps within the execution.
     recorded_at
-        Microseconds since 1970, UTC; `timestamp` is the same as a datetime.
+        Time of the event in microseconds since 1970, UTC. `timestamp` is the same time as a datetime.
     data
-        The typed payload; its class decides `event_type`.
+        Payload of the event. The class of the payload determines `event_type`.
     path, step
         Place in the workflow; empty for facts about the execution or about a whole path.
     """
