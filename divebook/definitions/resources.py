@@ -541,8 +541,8 @@ OF_KINDS = {
 class WorkspaceDefinition(Definition):
     """Definition of a workspace: a place with files and a shell for agents and workflows.
 
-    An execution works on its private copy of the folder, unless `in_place` is True. Changed files are shown, and copied
-    to the folder when a person decides so. ``divebook keys Workspace`` describes each field.
+    An execution works on its private copy of the folder, unless `in_place` is True. Changed files are shown to a
+    person, who decides which of them are copied to the folder. ``divebook keys Workspace`` describes each field.
 
     Examples
     --------

@@ -241,17 +241,18 @@ class Record:
     Attributes
     ----------
     id
-        Id of its first event; the ids of the others are its successors (`divebook.events.event.successor`).
+        Id of the first event; the ids of the other events are the successors of this id
+        (`divebook.events.event.successor`).
     execution_id
         The execution it belongs to.
     sequence
-        Sequence number of its first event.
+        Sequence number of the first event.
     recorded_at
-        Microseconds since 1970, UTC, for all of its events.
+        Time of all events in the record, in microseconds since 1970, UTC.
     facts
-        The payloads of its events, at least one.
+        Payloads of the events, at least one.
     path, step
-        Place of its events; facts about a whole path have no step, unless they are alone in the record.
+        Place of the events. Facts about a whole path have no step, unless they are alone in the record.
     """
 
     id: str

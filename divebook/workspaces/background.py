@@ -270,7 +270,7 @@ class ProcessManager:
     """Manager of the background processes of one workspace. It starts processes, reads their output, and ends them with
     the workspace.
 
-    The manager is a resource of the workspace, which closes it and so ends its processes on exit.
+    The manager is a resource of the workspace. The workspace closes its resources on exit, which ends the processes.
 
     Parameters
     ----------

@@ -168,7 +168,8 @@ class Shell(ABC):
         on_start
             Called with the process id when the command runs.
         undecodable
-            Treatment of bytes that are not UTF-8 in the text for `on_output`: an error handler of `bytes.decode`.
+            Error handler of `bytes.decode` for bytes of the output that are not UTF-8. It applies to the text for
+            `on_output`.
 
         Raises
         ------
