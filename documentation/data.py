@@ -68,7 +68,7 @@ MEANINGS_OF_EVENTS: Mapping[tuple[str, str], str] = {
     ("execution_completed", "outputs"): "Outputs of the workflow by name.",
     ("execution_continue_as_new", "new_execution_id"): "Id of the execution that continues.",
     ("execution_continue_as_new", "new_inputs"): "Inputs of the execution that continues.",
-    ("execution_continue_as_new", "state_transfer"): "Variables that it starts with.",
+    ("execution_continue_as_new", "state_transfer"): "Variables with which the execution that continues starts.",
     ("execution_forked", "cell"): "Id of the cell that started the fork, if known.",
     ("execution_forked", "fingerprint"): "Fingerprint of the definition, if it changed.",
     ("execution_forked", "key"): "Start key of the fork.",

@@ -99,12 +99,13 @@ class DevEnvManager:
     r"""Manager of the development environments below one root folder: it creates and removes them, runs commands in
     them and saves checkpoints.
 
-    Owner and tenant are labels, not an authentication: to separate users, give each a root and a system account.
+    Owner and tenant are labels, not authentication. To separate users, give each user a separate root folder and system
+    account.
 
     Parameters
     ----------
     root
-        The folder below which all files lie.
+        Folder that contains all files of the manager.
     tenant, owner
         Labels of new environments. Only environments of this tenant are visible.
     wait
@@ -114,9 +115,9 @@ class DevEnvManager:
     warnings, verbose
         Whether warnings, and all other lines of the log, are also printed on stderr.
     now
-        The clock: returns the time as ISO 8601.
+        Function that returns the current time in ISO 8601.
     retrying
-        Retries function calls after temporary errors, such as network errors.
+        Object that retries function calls after temporary errors, such as network errors.
 
     Examples
     --------
@@ -173,8 +174,9 @@ class DevEnvManager:
         """Return the configuration that an environment created by `create` with the same arguments would get. Nothing
         is created.
 
-        Later parts override earlier ones: template with its parents, profile, `settings`, `environ`. Placeholders such
-        as ``${ENV_NAME}`` are filled in at the end, so that all parts may contain them.
+        The configuration is built from these parts, of which later ones override earlier ones: the template with its
+        parents, the profile, `settings`, `environ`. Placeholders such as ``${ENV_NAME}`` are filled in at the end, so
+        that all parts may contain them.
         """
         folder = self.layout.environment(name)
         configuration, inherits = self.templates.resolved(template)
@@ -212,7 +214,8 @@ class DevEnvManager:
         fallback: bool = False,
         install_tools: bool = False,
     ) -> Path:
-        """Create an environment and return its folder. If a step fails, all that was created is removed.
+        """Create an environment and return its folder. If a step of the creation fails, everything that was created is
+        removed.
 
         Parameters
         ----------
@@ -460,7 +463,7 @@ class DevEnvManager:
     async def copy_in(self, source: Path, name: str, target: str) -> str:
         """Copy a file or folder of this machine into an environment; return the path of the copy there.
 
-        An existing folder `target` receives the copy inside. Any other `target` is the new path of the copy.
+        If `target` is an existing folder, the copy is placed inside it. Otherwise, `target` is the path of the copy.
         """
         with self._activity.operation("cp", name, f"{source} {name}:{target}"):
             isolation = await self._ready(name)
@@ -490,7 +493,7 @@ class DevEnvManager:
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[LocalWorkspace]:
-        """Yield an entered workspace for an environment: its files, and a shell with its environment variables."""
+        """Yield an entered workspace with the files of an environment, and a shell with its environment variables."""
         isolation = await self._ready(name)
         workspace = isolation.workspace()
         async with workspace:
@@ -596,7 +599,7 @@ class DevEnvManager:
         Parameters
         ----------
         all_tenants
-            Whether to list the environments of all tenants. Only operators may.
+            True to list the environments of all tenants. Only operators are allowed to do this.
         usage
             Whether to measure the resource usage of each environment, which takes a moment.
         """
@@ -648,8 +651,8 @@ class DevEnvManager:
         return {**usage.as_json(), "limits": limits, "enforcement": state.get("enforcement", {})}
 
     def events(self, name: str | None = None) -> Iterator[str]:
-        """Return the log of operations as JSON lines, oldest first: for one environment, or without `name` for all of
-        this tenant.
+        """Return the log of operations as JSON lines, oldest first. Without `name`, it contains the operations on all
+        environments of this tenant.
         """
         return self.log.json_lines(self.tenant, name)
 

@@ -114,7 +114,7 @@ class DocumentRepository(ABC):
         Raises
         ------
         SetupError
-            It is in a library, which is read-only.
+            The document is in a library, which is read-only.
         """
         target = self._names.get(path, path)
         if self._library_of(target):
@@ -131,7 +131,7 @@ class DocumentRepository(ABC):
         Raises
         ------
         NotFoundError
-            There is none; the error suggests the nearest existing path.
+            The document does not exist. The error suggests the most similar existing path.
         """
         # A name may stand for a document of a library, so it is replaced before the library is chosen.
         target = self._names.get(path, path)

@@ -247,7 +247,7 @@ class WorkerRecord:
         return self.why_not(queued) is None
 
     def why_not(self, queued: QueuedExecution) -> str | None:
-        """Return the reason why the worker does not claim a queued execution; None if it can."""
+        """Return the reason why the worker does not claim a queued execution; None if the worker can claim it."""
         if queued.queue not in self.queues:
             return f"takes from {', '.join(self.queues)}"
         if queued.workflow not in self.workflows:
