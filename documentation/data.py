@@ -85,7 +85,7 @@ MEANINGS_OF_EVENTS: Mapping[tuple[str, str], str] = {
     ("operation_completed", "duration"): "Nanoseconds from the start to the end.",
     ("operation_completed", "result"): "Result of the operation.",
     ("operation_failed", "duration"): "Nanoseconds from the start to the end.",
-    ("operation_failed", "held"): "Budget that an ended child execution had passed on to running executions.",
+    ("operation_failed", "held"): "As in `operation_completed`.",
     ("operations_abandoned", "operation_ids"): "Ids of the operations.",
     ("path_branched", "new_paths"): "The new paths: ``id``, ``current_step`` and ``inherit_outputs`` of each.",
     ("path_completed", "final_step"): "Name of the last step.",

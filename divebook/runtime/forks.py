@@ -402,7 +402,7 @@ class Epoch(NamedTuple):
     """Part of a log between two starts or resumptions. Within it the code of the user's functions did not change."""
 
     begins: int
-    """Sequence number of the first event."""
+    """Sequence number of its first event."""
     code: Mapping[str, str]
 
 

@@ -71,7 +71,7 @@ def action(
     workspace: str | None = None,
 ) -> F | Callable[[F], F]:
     """Register a function as an action of all environments of this process. A later action with the same name replaces
-    an earlier one.
+    the earlier action.
 
     Parameters
     ----------
