@@ -113,7 +113,7 @@ class DevEnvManager:
     log_format
         ``text`` or ``json``: the format of ``logs/dev_env.log``.
     warnings, verbose
-        Whether warnings, and all other lines of the log, are also printed on stderr.
+        True to print warnings, or all other lines of the log, on stderr as well.
     now
         Function that returns the current time in ISO 8601.
     retrying
@@ -227,13 +227,13 @@ class DevEnvManager:
         environ
             Environment variables in addition to those of the template.
         init
-            Whether to run the commands of ``init``.
+            True to run the commands of ``init``.
         exist_ok
-            Whether to return an existing environment of the same name, template and profile.
+            True to return an existing environment with the same name, template and profile.
         keep_failed
-            Whether to keep an environment that could not be created, for inspection.
+            True to keep an environment that could not be created, for inspection.
         strict_limits
-            Whether to raise `LimitExceededError` if a limit cannot be enforced.
+            True to raise `LimitExceededError` if a limit cannot be enforced.
         pull
             When to fetch an image: ``never``, ``missing`` or ``always``.
         timeout
@@ -241,9 +241,9 @@ class DevEnvManager:
         expires
             Seconds after which `collect` removes the environment.
         fallback
-            Whether to use another section of the template if no container engine answers.
+            True to use another section of the template if no container engine responds.
         install_tools
-            Whether to install the tools of the template. A tool without a known package causes a warning.
+            True to install the tools of the template. A tool without a known package causes a warning.
         """
         # Order: record the environment as "creating" first, then build it. A process that is killed in between leaves
         # a record by which the next `create`, `destroy` or `collect` finds and removes the rest.
@@ -551,10 +551,10 @@ class DevEnvManager:
         Parameters
         ----------
         keep_checkpoints
-            Whether to keep its checkpoints for the next environment of the same name.
+            True to keep the checkpoints for the next environment with the same name.
         force
-            Whether to forget an environment that cannot be removed, for example because no engine answers. A warning
-            names what may remain.
+            True to remove the record of an environment that cannot be removed itself, for example because no container
+            engine responds. A warning names the parts that may remain.
         """
         with self._activity.operation("destroy", name):
             # An environment whose removal was interrupted is found too, so that the removal can be completed.
@@ -577,7 +577,7 @@ class DevEnvManager:
         idle
             Seconds without a command after which an environment is stopped.
         dry
-            Whether to only report what would be done.
+            True to only report what would be done.
         """
         with self._activity.operation("gc", ""):
             cleanup = Cleanup(self._environments, idle, dry)
@@ -601,7 +601,7 @@ class DevEnvManager:
         all_tenants
             True to list the environments of all tenants. Only operators are allowed to do this.
         usage
-            Whether to measure the resource usage of each environment, which takes a moment.
+            True to measure the resource usage of each environment, which takes a moment.
         """
         if status not in (None, "all", "", *STATUSES):
             raise DevEnvError(f"there is no status {status!r}: use {', '.join(STATUSES)}, or all")
@@ -680,11 +680,11 @@ class DevEnvManager:
         Parameters
         ----------
         with_mounts
-            Whether to save the user's folders that a container mounts.
+            True to save the user's folders that a container mounts.
         force
-            Whether to save the home folder, or a folder that is too large.
+            True to save even the home folder, or a folder that is too large.
         export
-            Whether to write the image of a container into a file of the checkpoint, for use on other machines.
+            True to write the image of a container into a file of the checkpoint, for use on other machines.
         """
         with self._activity.operation("save", name, checkpoint):
             checked_name(checkpoint, "checkpoint")

@@ -442,8 +442,8 @@ class Environment:
     name
         Name of the environment, shown to people.
     store
-        Store of the events: a store object, a small store of your own (`divebook.stores.backend.SimpleStore`), or a
-        path or URL for `open_store`. The default is the file ``.divebook/executions.db``.
+        Store of the events: a store object, an object that implements `divebook.stores.backend.SimpleStore`, or a path
+        or URL for `open_store`. The default is the file ``.divebook/executions.db``.
     agents, workflows, actions, tools, servers, workspaces
         Initial definitions. Each name may occur once.
     documents, documents_dir
@@ -785,7 +785,7 @@ class Environment:
         Parameters
         ----------
         name
-            One of `divebook.definitions.step.STEP_TYPES`.
+            Name of the step type, one of `divebook.definitions.step.STEP_TYPES`.
         handler
             Coroutine function from a `StepContext` to an `Outcome`.
         check

@@ -219,8 +219,8 @@ def edge_key(source: str, target: str) -> str:
 
 
 def exceeded_edge(bounds: Bounds, edge_counts: Mapping[str, int]) -> str | None:
-    """Return the key of the first edge that was followed more often than its bound permits; None if there is no such
-    edge.
+    """Return the key of the first edge that was followed more often than its bound permits; None if no edge exceeds its
+    bound.
     """
     # A bound is exceeded by the passage after the last permitted one, hence the comparison with ">".
     return next((edge for edge, limit in bounds.edges.items() if edge_counts.get(edge, 0) > limit), None)

@@ -318,7 +318,7 @@ class StepContext:
         Parameters
         ----------
         operation_type
-            One of `divebook.engine.operations.ENCLOSING`.
+            Type of the operation, one of `divebook.engine.operations.ENCLOSING`.
         body
             Function that makes the calls; receives the id of the operation.
         parameters, key, setting, within

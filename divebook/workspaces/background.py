@@ -115,7 +115,7 @@ class BackgroundProcess:
     status
         Initial status.
     takes_input
-        Whether input can be written while the process runs. Otherwise the input is empty.
+        True to allow input while the process runs. Otherwise the input is empty.
     """
 
     def __init__(
@@ -313,7 +313,7 @@ class ProcessManager:
         process_id
             Name of the process; by default ``proc-`` and eight digits.
         takes_input
-            Whether input can be written while the process runs (`BackgroundProcess.write_input`).
+            True to allow input while the process runs (`BackgroundProcess.write_input`).
 
         Raises
         ------

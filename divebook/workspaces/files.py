@@ -548,7 +548,7 @@ class LocalFileOperator(FileOperator):
     Attributes
     ----------
     describe
-        Returns a description of the files for agents; None for no description. Called in a thread.
+        Function that returns a description of the files for agents; None for no description. It is called in a thread.
     """
 
     def __init__(self, policy: PathPolicy | str | Path, tmp_dir: str | None = None) -> None:

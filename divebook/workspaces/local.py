@@ -49,7 +49,7 @@ class LocalWorkspace(Workspace):
     tmp_base_dir
         Folder in which the folder of temporary files is created.
     enable_tmp_dir
-        Whether there is a folder of temporary files.
+        True to create a folder of temporary files.
     environ, secrets
         Variables of all commands. The values of `secrets` are redacted in their output.
     openat2

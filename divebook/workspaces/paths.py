@@ -478,8 +478,9 @@ class PathPolicy:
     allowed
         The other folders.
     guard
-        Returns the reason why a file below a folder is refused, or an empty string. It gets the real paths of the
-        opened file and of the folder, so that neither links nor other spellings of a path bypass it.
+        Function that returns the reason why a file below a folder is refused, or an empty string if it is allowed. It
+        receives the real paths of the opened file and of the folder, so that neither links nor other spellings of a
+        path bypass it.
     """
 
     def __init__(self, default: Root, allowed: Sequence[Root] = (), guard: Guard | None = None) -> None:

@@ -48,8 +48,8 @@ class DockerWorkspace(LocalWorkspace):
     workdir
         Mount point of the folder.
     keep
-        Whether a new container is kept. A workspace that is entered later, also by another process, finds it by its
-        folder and image.
+        True to keep a new container when the workspace is left. A workspace that is entered later, also in another
+        process, finds the container by its folder and image.
     remove
         True to remove the container even if it was passed as `container`.
     memory, cpus, pids
@@ -290,8 +290,8 @@ class DockerEnvironment(DockerWorkspace):
     image
         Image of a new container.
     cleanup_on_exit
-        Whether a new container is removed when the workspace is left; False means `keep=True`. A container that was
-        passed is never removed by this, but by `remove=True` of `DockerWorkspace`.
+        True to remove a new container when the workspace is left; False means `keep=True`. This parameter never removes
+        a container that was passed; `remove=True` of `DockerWorkspace` does.
     **options
         Further parameters of `DockerWorkspace`.
 
