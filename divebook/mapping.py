@@ -68,13 +68,13 @@ class MapOptions(TypedDict, total=False):
     timeout: DurationLike | None
     """Time limit of the call for one row."""
     parameters: Mapping[str, Any] | None
-    """Further arguments, equal for all calls."""
+    """Further arguments, which are the same for all calls."""
     bounds: Bounds | Mapping[str, Any] | None
     """Budget of all rows together."""
     again: bool
-    """True to start again, and keep the old results beside the new ones."""
+    """True to start again. The old results are kept in addition to the new results."""
     environment: Environment | None
-    """Environment that runs and stores it; by default that of the session."""
+    """Environment that runs and stores the map; by default the environment of the session."""
 
 
 # --- inputs and start key of a map ---
@@ -130,7 +130,7 @@ class MappedRows:
     Attributes
     ----------
     run
-        The run of the latest round, whose view shows the progress.
+        Run of the latest round. Its view shows the progress.
     environment, key, workflow
         Environment and workflow of all rounds, and the start key of the first one.
     """
@@ -144,8 +144,8 @@ class MappedRows:
     def wait(self, timeout: DurationLike | None = None) -> MappedRows:
         """Wait until the calls for all rows have been made, and return this object.
 
-        If the remaining rows wait for an answer, this returns with a warning. Raises like `Run.wait` with
-        `check`.
+        If the remaining rows wait for an answer, this method returns with a warning. It raises the errors of `Run.wait`
+        with `check`.
         """
         self.run.wait(timeout)
         return self._looked_at()
@@ -196,7 +196,8 @@ class MappedRows:
         """Distributions of the values in the first result columns: the most frequent values, or bins of numbers, each
         with its count.
 
-        Only columns with few different values, or numbers, are included; ``words`` is a line of text for one.
+        Only columns of numbers, and columns with few different values, are included. The attribute ``words`` of a
+        distribution describes it in one line.
         """
         return _spread_of(self._outcome())
 
@@ -208,8 +209,8 @@ class MappedRows:
         Parameters
         ----------
         unknown
-            Also for rows with an unknown outcome: their calls were interrupted by the end of a process, and a person
-            decided not to repeat them.
+            True to call rows with an unknown outcome, too. Their calls were interrupted by the end of a process, and a
+            person decided not to repeat them.
 
         Raises
         ------
@@ -236,8 +237,8 @@ class MappedRows:
         return self
 
     def resumed(self) -> MappedRows:
-        """Resume the calls of the rows that remain, after an error or the end of a process; return this object. If the
-        calls cannot be resumed, warn.
+        """Resume the calls of the remaining rows after an error or the end of a process, and return this object. If the
+        calls cannot be resumed, issue a warning.
         """
         self.run = self._rounds()[-1]
         called_action = REGISTERED.get(self.workflow.steps[0].action or "")

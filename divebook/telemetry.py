@@ -45,10 +45,10 @@ class Telemetry:
     ----------
     processors
         Span processors, which the caller closes; by default one that sends batches by OTLP over HTTP. Nothing is sent
-        if ``OTEL_SDK_DISABLED`` is ``true``. Spans are not sent if ``OTEL_TRACES_EXPORTER`` is ``none``, metrics not if
-        ``OTEL_METRICS_EXPORTER`` is ``none``.
+        if ``OTEL_SDK_DISABLED`` is ``true``. No spans are sent if ``OTEL_TRACES_EXPORTER`` is ``none``, and no metrics
+        if ``OTEL_METRICS_EXPORTER`` is ``none``.
     meter_provider
-        Provider of metrics; by default OTLP as well, or none if `processors` are given.
+        Provider of metrics; by default a provider that exports by OTLP, or none if `processors` are given.
     resource
         Resource of the spans; by default from ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES``.
     address
@@ -131,12 +131,12 @@ class Telemetry:
             context.detach(token)
 
     def flush(self) -> None:
-        """Send everything that was reported so far. Waits at most a few seconds."""
+        """Send everything that was reported so far. This waits at most a few seconds."""
         run_in_time("to send what was reported", [processor.force_flush for processor in self._processors])
 
     def close(self) -> None:
-        """Send everything that was reported, and close the default exporters. Waits at most a few seconds; a second
-        call does not wait.
+        """Send everything that was reported, and close the default exporters. The first call waits at most a few
+        seconds; a second call does not wait.
         """
         atexit.unregister(self._leave)
         closers = self._closers

@@ -86,21 +86,22 @@ class Context(WorkflowContext):
     Parameters
     ----------
     answers
-        Answers to questions: by the text of the question, or a list in the order of the questions. A person could give
-        each of them.
+        Answers to questions: by the text of the question, or a list in the order of the questions. Each answer must be
+        one that a person could give.
     agents
         Replies of agents, by name of the agent: one reply for all prompts, a list of replies in order, or a function of
         the prompt.
     signals
         Payloads of signals in the order of arrival, by name of the signal.
     workflows
-        Outputs of child workflows, by name of the workflow. Other workflow functions run.
+        Outputs of child workflows, by name of the workflow. Workflow functions without an entry run.
     workspaces
         Objects that `workspace` returns, by name; ``""`` is the workspace of the workflow.
     versions
         Results of `version`, by change id. The default is the newest version.
     now
-        Time at which the clock starts. Only `sleep`, and waiting for a signal in vain, move it on.
+        Time at which the clock starts. The clock moves only when the function sleeps, or when it waits for a signal
+        that does not arrive.
     seed
         Seed of `random`.
 
@@ -184,7 +185,7 @@ class Context(WorkflowContext):
         return self._random.random()
 
     async def sleep(self, duration: DurationLike) -> None:
-        """Move the clock on at once."""
+        """Move the clock forward, without waiting."""
         self._now += timedelta(seconds=max(0.0, timer_seconds(duration, "the duration of ctx.sleep()")))
 
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
@@ -308,7 +309,9 @@ class Context(WorkflowContext):
         return opened(storable(result, f"result of {label}", with_displays))
 
     def agent(self, agent: Agent[Any] | str) -> AgentHandle[Any]:
-        """Return a handle of an agent, whose replies are those that the test gave under its name."""
+        """Return a handle of an agent. Its replies are the replies that the test defined under the name of the
+        agent.
+        """
         if isinstance(agent, Agent):
             self._outputs[agent.name] = agent.output
         return super().agent(agent)

@@ -62,14 +62,15 @@ def lasting(text: DurationLike) -> float:
 
 
 class ResponseCache:
-    """Response cache of a store. It keeps model responses under a hash of their requests, in files or in memory.
+    """Response cache of a store. It stores model responses by the hash of their request, in files or in memory.
 
     Parameters
     ----------
     folder
-        Folder of the files, readable by its owner only. None keeps responses in memory of this process.
+        Folder of the files, which only its owner can read. With None, responses are stored in the memory of this
+        process.
     sealing
-        Encryption of the store, which is used for the files too.
+        Encryption of the store. The files are encrypted in the same way.
     """
 
     def __init__(self, folder: Path | None, sealing: Sealing, clock: Callable[[], float] = time.time) -> None:
@@ -80,8 +81,8 @@ class ResponseCache:
         self._write_count = 0
 
     def find(self, digest: str, seconds: float) -> dict[str, Any] | None:
-        """Return the cached response to the model request with this hash. Return None if the cache has none that is at
-        most `seconds` old, or cannot read it.
+        """Return the cached response to the model request with this hash. Return None if the cache has no such
+        response, or if the response is older than `seconds` or cannot be read.
         """
         try:
             content = self._read(digest)
@@ -134,7 +135,7 @@ class ResponseCache:
             os.utime(file.fileno(), (until, until))
 
     def prune(self) -> int:
-        """Delete the files of expired responses. If the rest is larger than the size limit of the cache, also delete
+        """Delete the files of expired responses. If the remaining files exceed the size limit of the cache, also delete
         the responses that expire first. Return the number of deleted files.
         """
         now = self._clock()

@@ -436,8 +436,8 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
     """Workspace backend of pydantic-ai whose files and commands are those of a divebook workspace: ``agent.run(...,
     workspace=BackendOfWorkspace(workspace))``.
 
-    An entered workspace is used as it is. Another one is entered at the first operation; then close this backend, or
-    use it with ``async with``.
+    If the workspace is not entered yet, it is entered at the first operation. In this case, close the backend after
+    use, or use it with ``async with``.
 
     Parameters
     ----------
@@ -591,8 +591,8 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         return await self._on_disk(lambda disk: _entry(disk, path))
 
     async def list_dir(self, path: str) -> Sequence[FileEntry]:
-        """Return the entries of a folder. A link that leads out of the workspace, in circles or nowhere is listed as a
-        file.
+        """Return the entries of a folder. A link is listed as a file if its target is outside the workspace or does not
+        exist, or if the link is part of a loop.
         """
         return await self._on_disk(lambda disk: _entries(disk, path))
 

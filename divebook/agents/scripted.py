@@ -57,11 +57,11 @@ class ScriptedModel:
     (`divebook.agents.scripted`). Without replies, the answer is a note that explains how to configure a real model.
 
     A function in place of the replies, or of one of them, returns the reply to each prompt: ``lambda prompt: ...`` or
-    ``lambda prompt, messages: ...``. It is called once for a request that the log does not have yet.
+    ``lambda prompt, messages: ...``. The function is called only for requests that the log does not contain yet.
 
-    If all replies are strings, each request of this process takes the next one. Otherwise a turn begins at the first
-    reply, and each of its requests takes the reply after those that the turn has had. The log has their number, so a
-    turn continues at its place in any process.
+    If all replies are strings, each request in this process gets the next reply. Otherwise every turn begins with the
+    first reply, and each later request of the turn gets the following reply. The log contains the number of replies
+    that a turn has received, so a turn can continue in any process.
 
     Examples
     --------
@@ -236,11 +236,11 @@ class ScriptedReply:
     error: str | None = None
     """Error text, if the request fails."""
     status: int | None = None
-    """HTTP status of a failure that imitates a provider's error."""
+    """HTTP status of the error, if the reply imitates an error of a provider."""
     retry_after: float | None = None
     """Delay in seconds that the provider asks for."""
     function: ReplyFunction | None = None
-    """Creates the reply when the request is made."""
+    """Function that creates the reply when the request is made."""
 
     @classmethod
     def read(cls, written: WrittenReply) -> ScriptedReply:

@@ -967,7 +967,7 @@ def events_frame(events: Iterable[Event]) -> pd.DataFrame:
 
     Tokens and costs are in the rows that end model calls, so that they can be summed.
 
-    The frame is made column by column; for a history (`Run.history`) no event objects are created. Above 10,000
+    The frame is built column by column. For a history (`Run.history`), no event objects are created. Above 10,000
     events the column `data` has the dtype `payload`: its dicts are decoded on access, and
     ``frame["data"].astype(object)`` decodes all of them.
     """

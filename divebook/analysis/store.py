@@ -60,10 +60,10 @@ class Frames(Framed):
     records
         The records of the executions.
     columns
-        Additional columns by path: ``{"label": "outputs.label"}`` for `executions` (paths start with ``inputs``,
-        ``outputs`` or ``variables``; ``*`` stands for each entry of a list or mapping, as in
-        ``variables.rows.*.score``), or for another kind of frame, whose name comes first:
-        ``{"query": "operations.parameters.query"}``.
+        Additional columns by name. Each value is a path: ``{"label": "outputs.label"}`` for `executions` (paths start
+        with ``inputs``, ``outputs`` or ``variables``; ``*`` stands for each entry of a list or mapping, as in
+        ``variables.rows.*.score``), or for another kind of frame, whose name comes first: ``{"query":
+        "operations.parameters.query"}``.
     with_trials
         True if `usage` and `costs` include what-ifs and trials.
 
@@ -84,7 +84,9 @@ class Frames(Framed):
     columns: Mapping[str, str] = field(default_factory=dict)
     with_trials: bool = False
     damaged: dict[str, str] = field(default_factory=dict, init=False, compare=False)
-    """Reasons why logs could not be read, by execution id, for the frames made so far. `executions` reads all logs."""
+    """Reasons why logs could not be read, by execution id, for the frames that were built so far. `executions` reads
+    all logs.
+    """
     _frames: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -44,7 +44,8 @@ def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = 
     The files of a folder are merged in the order of their names.
 
     Subfolders are ignored. All files of a folder are read before an error is raised, so that one `DefinitionError` has
-    the problems of all files. Paths in definitions are relative to the folder. Web pages are fetched now.
+    the problems of all files. Paths in definitions are relative to the folder. Web pages that the definitions refer to
+    are fetched now.
     """
     path = as_path(path, "what to load")
     # A missing path without a suffix is reported as a missing folder.

@@ -133,8 +133,8 @@ UNWRITTEN = Written()
 class Workflow(Definition):
     """A workflow: steps and the edges between them. The first listed step is the start.
 
-    The constructor raises `DefinitionError` if the steps do not fit together. ``divebook keys Workflow`` describes each
-    field.
+    The constructor raises `DefinitionError` if the steps do not fit together, for example because an edge leads to a
+    step that does not exist. ``divebook keys Workflow`` describes each field.
 
     Examples
     --------
@@ -281,7 +281,7 @@ class Workflow(Definition):
 
     @property
     def manner(self) -> DialectRules:
-        """Rules of execution that follow from the dialect (``divebook`` or ``dive``) of the workflow. Found once."""
+        """Rules of execution that follow from the dialect (``divebook`` or ``dive``) of the workflow. Computed once."""
         manner = self._manner
         if manner is None:
             manner = rules_of(self.dialect)
@@ -407,7 +407,9 @@ class InputDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class OutputDefinition(Definition):
-    """Definition of one output of a workflow: the value of the variable of that name when the execution ends."""
+    """Definition of one output of a workflow. Its value is the value of the variable with the same name at the end of
+    the execution.
+    """
 
     names = ("name",)
     short = (str,)
@@ -919,7 +921,7 @@ def merge_all(parts: Iterable[Definitions]) -> Definitions:
 def merge(earlier: Definitions, later: Definitions) -> Definitions:
     """Merge two sets of definitions. Definitions in `later` have priority.
 
-    Positions are dropped, because they belong to two texts.
+    The result has no positions, because its parts belong to two texts.
     """
     lists: Mapping[str, Any] = {name: merge_named(getattr(earlier, name), getattr(later, name)) for name in LISTS}
     texts: Mapping[str, Any] = {name: getattr(later, name) or getattr(earlier, name) for name in TEXTS}

@@ -186,7 +186,9 @@ class UserFunction:
 
     @property
     def is_repeatable(self) -> bool:
-        """True if a call may be made again after the process died during the call, so that its outcome is unknown."""
+        """True if a call with an unknown outcome may be repeated, for example after the process died during the
+        call.
+        """
         return self.idempotent or self.takes.key
 
     @property
@@ -691,7 +693,7 @@ class WorkflowFunction(Workflow, Generic[P, R, C]):
     returns its result. Elsewhere, ``divebook.run(total, ...)`` starts it, and `fn` calls the Python function.
 
     The type parameters are the parameters of the function after its context, the type of its result, and the type of
-    its context: `divebook.Context` if it is annotated so.
+    its context parameter, usually `divebook.Context`.
 
     Parameters
     ----------
@@ -873,8 +875,8 @@ CURRENT: ContextVar[Calls | None] = ContextVar("divebook_workflow", default=None
 class StepFunction(Protocol[P, R_co]):
     """A function decorated with ``@step``.
 
-    Inside a workflow function, a call returns an awaitable of the result. Elsewhere, a call is one of the plain
-    function `fn`.
+    Inside a workflow function, a call returns an awaitable of the result. Elsewhere, a call runs the plain function
+    `fn`.
 
     The type parameters are the parameters of the function, and the type of its result.
     """
@@ -947,17 +949,17 @@ def workflow(name: str | None = None, *, workspace: str | None = None) -> Workfl
 def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
     """Convert an async function ``async def f(ctx, ...)`` to a `WorkflowFunction`.
 
-    The parameters after the first one are the inputs. They are converted to the types of their annotations, or refused,
-    before anything is started. The return value is the output ``result``. On resume the function runs again from its
-    beginning, and its calls of step functions and of `ctx` are answered from the log. The code between these calls must
-    therefore be deterministic.
+    The parameters after the first one are the inputs. Before anything is started, they are converted to the types of
+    their annotations. An error is raised if this is not possible. The return value is the output ``result``. On resume
+    the function runs again from its beginning, and its calls of step functions and of `ctx` are answered from the log.
+    The code between these calls must therefore be deterministic.
 
     Parameters
     ----------
     name
         Name of the workflow; by default that of the function.
     workspace
-        Workspace of `ctx.workspace()`, and of its agents and steps that do not name one.
+        Workspace of `ctx.workspace()`, and of those agents and steps of the workflow that do not name a workspace.
 
     Examples
     --------
@@ -1136,13 +1138,13 @@ def step(
     workspace: str | None = None,
     rollback: Callable[..., Any] | None = None,
 ) -> Any:
-    """Mark a function as a step: inside a workflow function each call is made once, and its result is recorded.
+    """Mark a function as a step. Inside a workflow function, each call is made once, and its result is recorded.
 
-    Inside a workflow function the call must be awaited. This includes ordinary functions, which run in a thread or in
-    the `executor`. Elsewhere a call is one of the plain function, which is also the attribute ``fn``.
+    Inside a workflow function the call must be awaited, even if the function is not async: it then runs in a thread or
+    in the `executor`. Elsewhere, a call runs the plain function, which is also available as the attribute ``fn``.
 
-    Arguments and results may be of any type that a log can hold: plain data, tuples, sets, dates, bytes, frames and
-    arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy of the result, of the same
+    Arguments and results may have any type that can be stored in a log: plain data, tuples, sets, dates, bytes, frames
+    and arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy of the result, of the same
     type. Methods, partials and objects with ``__call__`` can be steps, too.
 
     Parameters
@@ -1152,14 +1154,16 @@ def step(
     retry
         Policy for repeating failed calls.
     timeout
-        Time limit of a call. If the function is declared ``idempotent=True``, the call then fails with a TimeoutError.
-        For any other function the outcome of the call is unknown: the run waits, and a person is asked. A thread
-        cannot be stopped; the run stops waiting for it, but closing the environment waits for its end.
+        Time limit of a call. If the limit is exceeded and the function is declared ``idempotent=True``, the call fails
+        with a TimeoutError. For any other function, the outcome of the call is then unknown, and the run waits until a
+        person is asked. A thread cannot be stopped: the run stops waiting for it, but closing the environment waits
+        until the thread has ended.
     idempotent
-        Two calls have the same effect as one. A call is then repeated if the process died during it. For other
-        functions a person is asked. An idempotent call may begin before the log has its start, at most 16 calls ahead
-        of the log and at most 10 ms after the oldest of them: if the process dies then, up to 16 completed idempotent
-        calls are made again. The result of any call may not be in the log yet when ``await`` returns it.
+        True if two calls have the same effect as one. If the process dies during a call, an idempotent call is
+        repeated; for other functions a person is asked. An idempotent call may begin before its start is in the log. At
+        most 16 calls can be ahead of the log, and for at most 10 ms. If the process dies during this time, up to 16
+        completed idempotent calls are made again. For any function, ``await`` may return a result shortly before it is
+        in the log.
     approval
         A person must approve every call first, and may change its arguments. A denied call raises ApprovalDeniedError.
     executor
@@ -1173,8 +1177,9 @@ def step(
         `divebook.workspaces.present_workspace`, and the log contains the changes of each call.
     rollback
         Function that undoes a call. If the execution fails later or is cancelled, the rollbacks of all completed calls
-        are called, the latest first. Its parameters are arguments of this function, by name, and ``result`` for the
-        result of the call. With ``@step`` it has its own retry, timeout and so on.
+        run, the latest first. The parameters of the rollback function are arguments of this function with the same
+        names, and ``result`` for the result of the call. If the rollback function is decorated with ``@step``, it has
+        its own retry policy, time limit and other options.
     """
     options = {
         "retry": retry,

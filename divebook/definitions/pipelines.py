@@ -229,7 +229,7 @@ class AgentStage(Definition):
         return self.tool_access == "all" or self.allowed_tools is None or tool in self.allowed_tools
 
     def problems(self, names: Sequence[str]) -> Iterator[Problem]:
-        """Check this stage as a part of a pipeline whose stages have the given names. Yield all problems.
+        """Check this stage as a part of a pipeline whose stages have the given names. Yield each problem.
 
         The checks cover its model, its choices and numbers, the targets of its routes, and the stages that it waits
         for.
@@ -301,7 +301,7 @@ class PipelineConfig(Definition):
     Raises
     ------
     DefinitionError
-        Parts do not fit together. The exception lists all problems.
+        Parts of the pipeline do not fit together. The exception lists all problems.
 
     Examples
     --------

@@ -60,9 +60,9 @@ def read_definitions(
     line_offset
         Number of lines in the cell before the text.
     body
-        Content of the text: a whole file, or one workflow or agent.
+        Kind of the content: a whole file, or one workflow or agent.
     name
-        Name of that workflow or agent, unless the text contains it.
+        Name of the workflow or agent, unless the text contains the name.
 
     Raises
     ------

@@ -204,7 +204,9 @@ class AgentDefinition(Definition):
         ),
     ] = None
     dialect: Dialect = OWN
-    """Dialect of the definition. An agent of the legacy dialect may name missing tools, which it then does not have."""
+    """Dialect of the definition. An agent of the legacy dialect may name tools that do not exist; it then runs without
+    these tools.
+    """
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
@@ -539,8 +541,8 @@ OF_KINDS = {
 class WorkspaceDefinition(Definition):
     """Definition of a workspace: a place with files and a shell for agents and workflows.
 
-    An execution works on its private copy of the folder, unless `in_place` is True. Changed files are shown, and copied
-    to the folder when a person decides so. ``divebook keys Workspace`` describes each field.
+    An execution works on its private copy of the folder, unless `in_place` is True. Changed files are shown to a
+    person, who decides which of them are copied to the folder. ``divebook keys Workspace`` describes each field.
 
     Examples
     --------
@@ -736,9 +738,9 @@ EFFECTS: Final = (READ_ONLY, DESTRUCTIVE, UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRule(Definition):
-    """Approval rule: allows or denies calls of certain tools, or requires that a person is asked.
+    """Approval rule. It allows or denies calls of certain tools, or requires that a person is asked.
 
-    If several rules match, the strictest decides. ``divebook keys ApprovalRule`` describes each field.
+    If several rules match a call, the strictest rule decides. ``divebook keys ApprovalRule`` describes each field.
 
     A rule that allows is interpreted narrowly: case, types and Unicode forms matter, ``*`` matches any text without
     ``/`` and ``**`` any text, and a call with an argument that `Arguments` does not contain is not allowed. A rule that

@@ -118,7 +118,7 @@ class Retry(Definition):
 @suggest_arguments
 @dataclass(frozen=True, slots=True)
 class Catch(Definition):
-    """Error handler of a step: names the step with which the workflow continues if the last attempt of this step has
+    """Error handler of a step. It names the step with which the workflow continues if the last attempt of this step has
     failed.
 
     ``divebook keys Catch`` describes each field.
@@ -388,7 +388,7 @@ class ContentEntry(Definition):
 
     @property
     def present_sources(self) -> tuple[str, ...]:
-        """Names of the fields of this entry that state a source and are set, such as ``path``."""
+        """Names of those source fields that are set in this entry, such as ``path``."""
         return tuple(name for name in SOURCES if getattr(self, name) is not None)
 
     @property
@@ -450,7 +450,7 @@ _REFERRED = re.compile(r"^\s*\$\(\s*(?:\w+\.)*(\w+)\s*\)\s*$")
 @suggest_arguments
 @dataclass(frozen=True, slots=True)
 class Edge(Definition):
-    """Edge to another step. A path follows the edge if it has no condition or its condition is true."""
+    """Edge to another step. A path follows the edge if the edge has no condition, or if its condition is true."""
 
     names = ("step",)
     short = (str,)
@@ -544,8 +544,8 @@ class Each(Definition):
         return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else _items(value))
 
     def item_name(self, index: int, key: str | None = None, step: str = "item ") -> str:
-        """Return a name for one item of the loop that people see, such as ``rows[3]``. It consists of the name of the
-        list, or else of the step, and the index or key of the item.
+        """Return a name of one item of the loop for people, such as ``rows[3]``. It consists of the name of the list
+        (or of the step, if the list has no name) and the index or key of the item.
 
         >>> Each("$(state.rows)", as_="row").item_name(3), Each([1, 2]).item_name(0, step="try")
         ('rows[3]', 'try[0]')
@@ -770,7 +770,8 @@ class Step(Definition):
         return tuple([edge.step for edge in self.edges] + [policy.step for policy in self.catch])
 
     def undoing(self, kind: str, action: str, parameters: Mapping[str, Any]) -> Self:
-        """Return a step that undoes the effects of this step: it calls the function `action` with the given parameters.
+        """Return a step that undoes the effects of this step. The new step calls the function `action` with the given
+        parameters.
 
         `kind` is the kind of the function, such as ``action`` or ``step``.
         """

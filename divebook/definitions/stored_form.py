@@ -121,12 +121,10 @@ class Definition:
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     names: ClassVar[tuple[str, ...]] = ()
-    """Names of fields that hold names. These fields are stored in the normal form of names
-    (`divebook.text.arguments`).
-    """
+    """Fields of the definition whose values are names. Their values are normalized (`divebook.text.arguments`)."""
     short: ClassVar[tuple[type, ...]] = ()
-    """Types that may be written instead of a definition. Such a value becomes the first field: ``"topic"`` for an
-    input.
+    """Types that may be written instead of a definition. Such a value becomes the first field of the definition. For
+    example, ``"topic"`` stands for an input with this name.
     """
 
     def __init_subclass__(cls) -> None:

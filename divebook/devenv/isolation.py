@@ -625,8 +625,8 @@ _PIECE = 1 << 16
 async def copy_in(run: Run, source: Path, target: str) -> str:
     """Copy a file or folder of this machine into an environment. Return the path of the copy in the environment.
 
-    The ``tar`` of the environment unpacks the copy, so that modes are kept and its permissions apply. An existing
-    folder `target` receives the copy inside. Any other `target` is the new path of the copy.
+    The ``tar`` of the environment unpacks the copy, so that modes are kept and its permissions apply. If `target` is an
+    existing folder, the copy is placed inside it. Otherwise, `target` is the path of the copy.
     """
     # "/data/copy" -> folder "/data", name "copy", unless "/data/copy" is a folder itself.
     into, name = posixpath.split(target)

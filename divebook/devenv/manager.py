@@ -99,12 +99,13 @@ class DevEnvManager:
     r"""Manager of the development environments below one root folder: it creates and removes them, runs commands in
     them and saves checkpoints.
 
-    Owner and tenant are labels, not an authentication: to separate users, give each a root and a system account.
+    Owner and tenant are labels, not authentication. To separate users, give each user a separate root folder and system
+    account.
 
     Parameters
     ----------
     root
-        The folder below which all files lie.
+        Folder that contains all files of the manager.
     tenant, owner
         Labels of new environments. Only environments of this tenant are visible.
     wait
@@ -112,11 +113,11 @@ class DevEnvManager:
     log_format
         ``text`` or ``json``: the format of ``logs/dev_env.log``.
     warnings, verbose
-        Whether warnings, and all other lines of the log, are also printed on stderr.
+        True to print warnings, or all other lines of the log, on stderr as well.
     now
-        The clock: returns the time as ISO 8601.
+        Function that returns the current time in ISO 8601.
     retrying
-        Retries function calls after temporary errors, such as network errors.
+        Object that retries function calls after temporary errors, such as network errors.
 
     Examples
     --------
@@ -173,8 +174,9 @@ class DevEnvManager:
         """Return the configuration that an environment created by `create` with the same arguments would get. Nothing
         is created.
 
-        Later parts override earlier ones: template with its parents, profile, `settings`, `environ`. Placeholders such
-        as ``${ENV_NAME}`` are filled in at the end, so that all parts may contain them.
+        The configuration is built from these parts, of which later ones override earlier ones: the template with its
+        parents, the profile, `settings`, `environ`. Placeholders such as ``${ENV_NAME}`` are filled in at the end, so
+        that all parts may contain them.
         """
         folder = self.layout.environment(name)
         configuration, inherits = self.templates.resolved(template)
@@ -212,7 +214,8 @@ class DevEnvManager:
         fallback: bool = False,
         install_tools: bool = False,
     ) -> Path:
-        """Create an environment and return its folder. If a step fails, all that was created is removed.
+        """Create an environment and return its folder. If a step of the creation fails, everything that was created is
+        removed.
 
         Parameters
         ----------
@@ -224,13 +227,13 @@ class DevEnvManager:
         environ
             Environment variables in addition to those of the template.
         init
-            Whether to run the commands of ``init``.
+            True to run the commands of ``init``.
         exist_ok
-            Whether to return an existing environment of the same name, template and profile.
+            True to return an existing environment with the same name, template and profile.
         keep_failed
-            Whether to keep an environment that could not be created, for inspection.
+            True to keep an environment that could not be created, for inspection.
         strict_limits
-            Whether to raise `LimitExceededError` if a limit cannot be enforced.
+            True to raise `LimitExceededError` if a limit cannot be enforced.
         pull
             When to fetch an image: ``never``, ``missing`` or ``always``.
         timeout
@@ -238,9 +241,9 @@ class DevEnvManager:
         expires
             Seconds after which `collect` removes the environment.
         fallback
-            Whether to use another section of the template if no container engine answers.
+            True to use another section of the template if no container engine responds.
         install_tools
-            Whether to install the tools of the template. A tool without a known package causes a warning.
+            True to install the tools of the template. A tool without a known package causes a warning.
         """
         # Order: record the environment as "creating" first, then build it. A process that is killed in between leaves
         # a record by which the next `create`, `destroy` or `collect` finds and removes the rest.
@@ -460,7 +463,7 @@ class DevEnvManager:
     async def copy_in(self, source: Path, name: str, target: str) -> str:
         """Copy a file or folder of this machine into an environment; return the path of the copy there.
 
-        An existing folder `target` receives the copy inside. Any other `target` is the new path of the copy.
+        If `target` is an existing folder, the copy is placed inside it. Otherwise, `target` is the path of the copy.
         """
         with self._activity.operation("cp", name, f"{source} {name}:{target}"):
             isolation = await self._ready(name)
@@ -490,7 +493,7 @@ class DevEnvManager:
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[LocalWorkspace]:
-        """Yield an entered workspace for an environment: its files, and a shell with its environment variables."""
+        """Yield an entered workspace with the files of an environment, and a shell with its environment variables."""
         isolation = await self._ready(name)
         workspace = isolation.workspace()
         async with workspace:
@@ -548,10 +551,10 @@ class DevEnvManager:
         Parameters
         ----------
         keep_checkpoints
-            Whether to keep its checkpoints for the next environment of the same name.
+            True to keep the checkpoints for the next environment with the same name.
         force
-            Whether to forget an environment that cannot be removed, for example because no engine answers. A warning
-            names what may remain.
+            True to remove the record of an environment that cannot be removed itself, for example because no container
+            engine responds. A warning names the parts that may remain.
         """
         with self._activity.operation("destroy", name):
             # An environment whose removal was interrupted is found too, so that the removal can be completed.
@@ -574,7 +577,7 @@ class DevEnvManager:
         idle
             Seconds without a command after which an environment is stopped.
         dry
-            Whether to only report what would be done.
+            True to only report what would be done.
         """
         with self._activity.operation("gc", ""):
             cleanup = Cleanup(self._environments, idle, dry)
@@ -596,9 +599,9 @@ class DevEnvManager:
         Parameters
         ----------
         all_tenants
-            Whether to list the environments of all tenants. Only operators may.
+            True to list the environments of all tenants. Only operators are allowed to do this.
         usage
-            Whether to measure the resource usage of each environment, which takes a moment.
+            True to measure the resource usage of each environment, which takes a moment.
         """
         if status not in (None, "all", "", *STATUSES):
             raise DevEnvError(f"there is no status {status!r}: use {', '.join(STATUSES)}, or all")
@@ -648,8 +651,8 @@ class DevEnvManager:
         return {**usage.as_json(), "limits": limits, "enforcement": state.get("enforcement", {})}
 
     def events(self, name: str | None = None) -> Iterator[str]:
-        """Return the log of operations as JSON lines, oldest first: for one environment, or without `name` for all of
-        this tenant.
+        """Return the log of operations as JSON lines, oldest first. Without `name`, it contains the operations on all
+        environments of this tenant.
         """
         return self.log.json_lines(self.tenant, name)
 
@@ -677,11 +680,11 @@ class DevEnvManager:
         Parameters
         ----------
         with_mounts
-            Whether to save the user's folders that a container mounts.
+            True to save the user's folders that a container mounts.
         force
-            Whether to save the home folder, or a folder that is too large.
+            True to save even the home folder, or a folder that is too large.
         export
-            Whether to write the image of a container into a file of the checkpoint, for use on other machines.
+            True to write the image of a container into a file of the checkpoint, for use on other machines.
         """
         with self._activity.operation("save", name, checkpoint):
             checked_name(checkpoint, "checkpoint")

@@ -672,7 +672,7 @@ def is_temporary(error: DivebookError) -> bool:
 
 @dataclass
 class Retrying:
-    """Calls a function again after temporary errors, by the policy `UNREACHABLE`."""
+    """Retry helper: calls a function again after temporary errors, with the retry policy `UNREACHABLE`."""
 
     notify: Callable[[str], None] = lambda _: None
     """Callback that gets a message before each retry."""

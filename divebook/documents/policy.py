@@ -89,8 +89,8 @@ class Policy:
 
     @classmethod
     def given(cls, *more: str) -> Self:
-        """Return the policy that the environment variable ``DIVEBOOK_ALLOW`` states, with the permissions `more` added
-        to it.
+        """Return a policy with the permissions in the environment variable ``DIVEBOOK_ALLOW``, and in addition the
+        permissions `more`.
         """
         kinds = (kind.strip() for kind in os.environ.get(VARIABLE, "").split(","))
         return cls(*filter(None, kinds), *more)
@@ -119,7 +119,7 @@ class Policy:
         Raises
         ------
         SetupError
-            It is outside the folder, or it is protected: see `divebook.documents.policy`.
+            The file is outside the folder, or is protected; see `divebook.documents.policy`.
         """
         try:
             real = (folder / path).resolve()

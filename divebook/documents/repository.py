@@ -48,7 +48,7 @@ class Document:
     path: str
     content: str
     media_type: str | None = None
-    """Media type as the source of the document declares it; None if only the file extension tells it."""
+    """Media type that the source of the document declares; None if only the file extension indicates it."""
     id: str = ""
     """Id by which divebook finds a document of an MCP server, ``mcp://server/address``; empty for other documents."""
 
@@ -114,7 +114,7 @@ class DocumentRepository(ABC):
         Raises
         ------
         SetupError
-            It is in a library, which is read-only.
+            The document is in a library, which is read-only.
         """
         target = self._names.get(path, path)
         if self._library_of(target):
@@ -131,7 +131,7 @@ class DocumentRepository(ABC):
         Raises
         ------
         NotFoundError
-            There is none; the error suggests the nearest existing path.
+            The document does not exist. The error suggests the most similar existing path.
         """
         # A name may stand for a document of a library, so it is replaced before the library is chosen.
         target = self._names.get(path, path)
@@ -219,10 +219,11 @@ class MemoryDocuments(DocumentRepository):
 
 
 class FileDocuments(DocumentRepository):
-    """Document repository in a folder. Files outside the folder and protected files are not accessible, not even
-    through links.
+    """Document repository in a folder. Files outside the folder and protected files cannot be accessed, even through
+    links.
 
-    See `divebook.documents.policy` for protected files. Written files are for this user only (0600, new folders 0700).
+    See `divebook.documents.policy` for protected files. Only this user can access written files (mode 0600) and new
+    folders (mode 0700).
     """
 
     def __init__(self, root: str | os.PathLike[str] = ".") -> None:

@@ -147,8 +147,9 @@ class Change:
         return tuple(name for name, value in values if value not in (None, {}))
 
     def over(self, earlier: Change) -> Change:
-        """Return the change that an earlier change and then this one make together. Where both give a value, this one
-        counts. Variables and skipped steps of the earlier change are left out, since they belong to its fork point.
+        """Return the combination of an earlier change and this change. If both have a value, the value of this change
+        is used. Variables and skipped steps of the earlier change are left out, because they belong to the fork point
+        of that change.
 
         >>> Change(inputs={"a": 1}).over(Change(inputs={"a": 0, "b": 2})).to_data()
         {'inputs': {'a': 1, 'b': 2}}

@@ -107,9 +107,10 @@ def allow(*classes: C) -> C:
     """Allow logs to contain instances of the given classes. Return the last given class, so that `allow` also works
     as a class decorator.
 
-    The log holds the qualified name, so a class that is defined again, for example in a cell, replaces the earlier one.
-    A field that was added to the class later gets its default; a removed field is an error. A private attribute of a
-    pydantic model that cannot be stored starts with its default again. A generic model is allowed as ``Box[int]``.
+    The log contains the qualified name of the class. A class that is defined again, for example in a cell, therefore
+    replaces the earlier class. A field that was added to the class later gets its default; a removed field is an error.
+    If a private attribute of a pydantic model cannot be stored, the restored instance has its default. Allow a generic
+    model with its parameters: ``Box[int]``.
 
     Parameters
     ----------

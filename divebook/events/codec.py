@@ -670,9 +670,9 @@ def json_form(value: Any, *, has_frames: bool = True) -> Any:
     Dates, times, decimals, fractions, paths, UUIDs and addresses become strings, a timedelta an ISO 8601 duration
     (``PT90S``); bytes become base64; NaN and infinities null; a tuple or set becomes a list; a key of a mapping becomes
     a string; a dataclass, pydantic model or named tuple becomes an object, an enum its value; a frame becomes a list of
-    records, or with `has_frames` false its description. Bytes, NaN and infinities cannot be given back as inputs in
-    this form. A value without such a form, such as a frame that is too large
-    for a list, becomes a string that describes it.
+    records, or its description if `has_frames` is False. Bytes, NaN and infinities in this form cannot be used as
+    inputs again. A value without such a form, such as a frame that is too large for a list, becomes a string that
+    describes the value.
 
     >>> json_form({1: (float("nan"), b"a", Decimal("0.10"))})
     {'1': [None, 'YQ==', '0.10']}

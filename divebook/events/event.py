@@ -62,9 +62,9 @@ class Event:
     sequence
         1, 2, 3 ... without gaps within the execution.
     recorded_at
-        Microseconds since 1970, UTC; `timestamp` is the same as a datetime.
+        Time of the event in microseconds since 1970, UTC. `timestamp` is the same time as a datetime.
     data
-        The typed payload; its class decides `event_type`.
+        Payload of the event. The class of the payload determines `event_type`.
     path, step
         Place in the workflow; empty for facts about the execution or about a whole path.
     """
@@ -241,17 +241,18 @@ class Record:
     Attributes
     ----------
     id
-        Id of its first event; the ids of the others are its successors (`divebook.events.event.successor`).
+        Id of the first event; the ids of the other events are the successors of this id
+        (`divebook.events.event.successor`).
     execution_id
         The execution it belongs to.
     sequence
-        Sequence number of its first event.
+        Sequence number of the first event.
     recorded_at
-        Microseconds since 1970, UTC, for all of its events.
+        Time of all events in the record, in microseconds since 1970, UTC.
     facts
-        The payloads of its events, at least one.
+        Payloads of the events, at least one.
     path, step
-        Place of its events; facts about a whole path have no step, unless they are alone in the record.
+        Place of the events. Facts about a whole path have no step, unless they are alone in the record.
     """
 
     id: str

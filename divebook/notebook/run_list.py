@@ -49,7 +49,7 @@ class Runs(Shown):
 
     `divebook.runs` and ``%dive runs`` return this object. `resume`, `cancel`, `tag` and similar methods act on all
     executions of the list. They return a DataFrame (`divebook.analysis.lists.handled_frame`) with one row for each
-    execution, also if it refuses.
+    execution, even if the operation fails for that execution.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class Runs(Shown):
     def resume(self, bounds: Bounds | Mapping[str, Any] | None = None, *, wait: bool = True) -> pd.DataFrame:
         """Resume each execution in the list where its log ends.
 
-        All resume at once. With `wait`, block until they have ended or have to wait.
+        All executions are resumed at the same time. With `wait`, block until they have ended or have to wait.
         """
         return self.handle(lambda run: run.resume(bounds), wait=wait)
 

@@ -208,7 +208,7 @@ class Session:
     # --- definitions -----------------------------------------------------------------------------------------------
 
     def define(self, *objects: Any, dialect: Dialect = OWN, folder: Path | None = None) -> Defined:
-        """Add definitions to the session. They replace older ones of the same names.
+        """Add definitions to the session. New definitions replace older definitions with the same names.
 
         Parameters
         ----------

@@ -168,8 +168,8 @@ class Pipeline:
     save
         Function that receives the state of the envelope as plain data after every stage. Its errors are only logged.
     environment
-        Environment that runs and stores the executions. The default is a new environment in memory; it deletes an
-        execution when the execution has ended and its envelope was returned.
+        Environment that runs and stores the executions. The default is a new environment in memory, which deletes each
+        execution after it has ended and its envelope was returned.
     agents, actions
         Agents and actions of the default environment in memory.
     clock
@@ -246,7 +246,7 @@ class Pipeline:
     def start(self, envelope: Envelope, *, mode: RunMode | None = None, from_first_stage: bool = True) -> Run:
         """Start processing an envelope in the background. Return its execution immediately.
 
-        The envelope that is passed does not change; `Pipeline.envelope` returns the current one.
+        The envelope that is passed does not change; `Pipeline.envelope` returns the current envelope.
 
         Parameters
         ----------
@@ -267,10 +267,10 @@ class Pipeline:
         return self._prepared(envelope, mode, from_first_stage=from_first_stage).start()
 
     def run(self, envelope: Envelope, *, mode: RunMode | None = None, from_first_stage: bool = True) -> Envelope:
-        """Run one request through the stages until it ends, waits for an answer, or reaches a bound. Return its state,
-        the envelope.
+        """Run one request through the stages until it ends, waits for an answer, or reaches a bound. Return the
+        envelope, which is the state of the request.
 
-        The envelope is modified in place. Parameters as in `start`.
+        The envelope is modified in place. The parameters are those of `start`.
 
         Raises
         ------
@@ -401,8 +401,8 @@ class Pipeline:
         Raises
         ------
         ResumeError
-            The envelope has no pending question, or another one; or its execution has continued, so that this object is
-            outdated.
+            The envelope has no pending question, or a different one. Or its execution has continued in the meantime, so
+            that this object is outdated.
         InterruptError
             The answer does not fit the question. The question stays open.
         """

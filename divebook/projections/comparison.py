@@ -122,8 +122,9 @@ class Comparison(Shown):
         Parameters
         ----------
         by
-            Name of the field of the items that contains the right result. Spaces at the ends, case and a final point do
-            not matter. Or a function that takes an item and its result, and returns whether the result is right.
+            Name of the field of the items that contains the right result. The comparison ignores case, spaces at both
+            ends and a final full stop. Or a function that takes an item and its result, and returns True if the result
+            is right.
 
         Examples
         --------

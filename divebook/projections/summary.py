@@ -727,7 +727,7 @@ class PathPart(NamedTuple):
 
     @property
     def started_at(self) -> datetime:
-        """Time at which the end of the run began to wait for this part."""
+        """Time at which this part began to delay the end of the run."""
         return to_datetime(self.started_us)
 
     @property

@@ -39,9 +39,9 @@ class KeptFiles(Shown):
     Parameters
     ----------
     events
-        The log, from event 1 on.
+        All events of the log, from event 1 on.
     workspace
-        Name of the workspace, if the execution has used several.
+        Name of the workspace. Required if the execution has used several workspaces.
 
     Raises
     ------
@@ -250,9 +250,9 @@ class KeptFiles(Shown):
         Parameters
         ----------
         force
-            True if the folder may contain files, which are lost.
+            True if the folder may contain files. These files are deleted.
         by_name
-            Paths of protected files or folders that are restored as well, folders with their content.
+            Paths of protected files or folders that are restored as well. Folders are restored with their content.
 
         Returns
         -------
@@ -299,8 +299,8 @@ MOST_OPEN = 3
 class ChangedFiles(Shown):
     """Differences between the files of a workspace after two events of an execution.
 
-    `patch` is a patch that git can apply. The printed form names the files as well, and git skips these lines. It shows
-    control characters as escapes, and `patch` contains them unchanged.
+    `patch` is a patch that git can apply. The printed form also has lines with the names of the files, which git skips.
+    In the printed form control characters are shown as escapes; `patch` contains them unchanged.
     """
 
     workspace: str

@@ -82,7 +82,7 @@ class ResumePlan(Shown):
     """Id of the execution that would be resumed."""
     workflow: str
     at: int
-    """Number of the last event that would be kept."""
+    """Number of the last event of the log that would be kept."""
     first: FirstDifference | None
     """First difference between the changed definition and the log."""
     reused: int
@@ -94,7 +94,7 @@ class ResumePlan(Shown):
     asked: tuple[str, ...]
     """Steps in which a person would be asked."""
     behind: tuple[str, ...]
-    """Steps after these calls and questions, and later calls of functions that have stopped at one. They depend on the
+    """Steps after these calls and questions, and later calls of the functions that make them. They depend on the
     results.
     """
     at_hand: int
@@ -102,11 +102,13 @@ class ResumePlan(Shown):
     cost: float | None
     """Estimated cost of the calls in dollars, from recorded calls of the same agents; None without such records."""
     unsure: tuple[Planned, ...] = ()
-    """Calls that started and have no recorded end. They may have taken effect, and would be made again."""
+    """Calls with a recorded start but no recorded end. They may have taken effect, and would be made again."""
     edited: tuple[str, ...] = ()
     """Names of the functions that were edited since the log was recorded."""
     items: Mapping[str, int] = field(default_factory=dict)
-    """Number of items that would start later, because their step already runs its maximum at once; by step."""
+    """Number of items, by step, that would start later because the step already runs its maximum number of items at the
+    same time.
+    """
     children: tuple[str, ...] = ()
     """Child executions that failed. They would start again as new executions that reuse the old results."""
     undone: tuple[str, ...] = ()

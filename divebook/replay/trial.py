@@ -151,7 +151,7 @@ class StepEntry(NamedTuple):
     began: int
     """Number of the event that started the visit."""
     call: int | None = None
-    """For a call that a workflow function made: its number among the calls of the agent."""
+    """For a call that a workflow function made: the number of the call among all calls of the agent."""
 
     @property
     def only(self) -> dict[str, Any]:

@@ -259,7 +259,7 @@ class FirstDifference:
     """
 
     sequence: int
-    """Number of the event; one after the last if the log has no further event."""
+    """Number of the event in the log. If the log has no further event, it is the number after the last one."""
     event_type: str
     """Type of that event; empty if there is none."""
     path: str
@@ -302,7 +302,9 @@ class Verification(Shown):
     events: int
     """Number of readable events of the log."""
     compared: int = 0
-    """Number of events that were compared. The others come from outside, or are starts and ends of the execution."""
+    """Number of events that were compared. Events that come from outside, and starts and ends of the execution, are not
+    compared.
+    """
     answered: Mapping[str, int] = field(default_factory=dict)
     """Number of operations answered from the log, by type; ``question`` for answers of people."""
     divergence: FirstDifference | None = None

@@ -93,7 +93,8 @@ class WorkflowServer:
     Parameters
     ----------
     wait
-        Seconds after which a call returns the id of its execution, which continues.
+        Maximum number of seconds that a call waits for its execution. After that, the call returns the id of the
+        execution, which continues.
 
     Attributes
     ----------
@@ -103,9 +104,9 @@ class WorkflowServer:
     Raises
     ------
     SetupError
-        Two workflows would be tools of the same name.
+        Two workflows would become tools with the same name.
     StoreError
-        The key beside the store cannot be used.
+        The key file next to the store cannot be used.
     """
 
     def __init__(self, environment: Environment, *, wait: float = WAIT) -> None:

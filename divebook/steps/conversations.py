@@ -177,14 +177,14 @@ class Thread:
         return [*self._threads.lines(self.id)]
 
     def branch(self, at: int, id: str | None = None) -> Thread:
-        """Create a thread that continues after the first `at` turns of this thread; return the new thread. This thread
-        stays unchanged.
+        """Create a thread that begins with the first `at` turns of this thread; return the new thread. This thread does
+        not change.
 
         Parameters
         ----------
         id
-            Id of the new thread. By default ``ID@AT``, so that the same branch always gets the same id. The id of
-            another thread is an error.
+            Id of the new thread. By default ``ID@AT``, so that the same branch always gets the same id. An id that
+            another thread already has is an error.
         """
         turns = self._threads.line(self.id).turns
         if not 0 <= at <= len(turns):
@@ -205,8 +205,7 @@ class Thread:
         return Thread(name, self._threads, self._by)
 
     def trim(self, keep: int) -> Thread:
-        """Limit the history of later turns: they begin with only the messages of the latest `keep` turns. Return this
-        thread.
+        """Limit the history that later turns receive to the messages of the latest `keep` turns. Return this thread.
 
         The earlier messages remain in the logs of their runs.
         """
@@ -272,12 +271,12 @@ class ConversationStore:
 
 
 class Threads(Mapping[str, Thread]):
-    """Threads of a store by id, also branches (``ID~2``). A thread exists once it has messages.
+    """Threads of a store by id, including branches (``ID~2``). A thread exists as soon as it has messages.
 
     Parameters
     ----------
     by
-        Recorded as the author of branches and trims.
+        Name of the person who is recorded as the author of branches and trims.
     """
 
     def __init__(self, threads: ConversationStore, by: str) -> None:
@@ -304,7 +303,9 @@ class ThreadTurn(NamedTuple):
     """One turn of a thread, or the messages that `Thread.branch` copied from another thread."""
 
     key: str
-    """Key of its entry. For a turn of an agent it names execution and place."""
+    """Key of the turn in the conversation. For a turn of an agent, the key contains the execution id and the place of
+    the turn.
+    """
     messages: Sequence[Mapping[str, Any]]
     """Messages in pydantic-ai's JSON form."""
     by: str

@@ -106,11 +106,15 @@ class Batch:
     None leaves it unchanged. A terminal status is ignored, since only events end an execution.
     """
     wake_at: int | None = None
-    """Time in microseconds at which a waiting execution continues by itself (timer, expiring question), or None."""
+    """Time in microseconds since 1970 at which a waiting execution continues by itself (timer, expiring question), or
+    None.
+    """
     taken: int = 0
     """Number of the last message that is in the log. A number below the recorded one has no effect."""
     durability: Durability | None = None
-    """Durability of the batch; for a first batch also that recorded for the execution. None: the store's default."""
+    """Durability of the batch. The durability of the first batch is also recorded for the execution. None means the
+    default of the store.
+    """
     is_heavy: bool = False
     """True if large values are searched before encoding. This only saves time: large values are detected without it."""
     again: bool = False
@@ -118,17 +122,20 @@ class Batch:
     source: str | None = None
     """For the first batch of a fork: id of the source, whose events up to `expected_sequence` the new log shares."""
     parent: str | None = None
-    """Id of the parent execution. If the batch ends the execution, the store posts the parent a signal in the same
-    transaction, unless the parent is unknown or has ended. The parent may wait without being driven; if the process
-    died between the two, nothing would wake it."""
+    """Id of the parent execution. If the batch ends the execution, the store posts a signal to the parent in the same
+    transaction, unless the parent is unknown or has ended. The parent may wait without being driven. If the signal were
+    posted in a later transaction and the process died in between, nothing would wake the parent.
+    """
     last_message: int | None = None
     """Number of the newest message to the execution that the writer has read; 0 if it has read none. If the inbox has a
     later message, the store refuses the batch with `UnreadMessageError`, in the transaction that would write it.
 
-    For a batch after which nothing reads the inbox any more. None, the default, makes no such condition."""
+    Use this for a batch after which nothing reads the inbox any more. None, the default, means no such condition.
+    """
     is_checked: bool = False
-    """True if the records were made by the journal of the engine, which numbers them and checks their places: the store
-    then checks only their payloads."""
+    """True if the records come from the journal of the engine, which numbers them and checks their places. The store
+    then checks only their payloads.
+    """
 
     @property
     def last_sequence(self) -> int:
@@ -266,10 +273,13 @@ class Appending(NamedTuple):
     """
 
     finish: Callable[[], list[Refusal | None]]
-    """Function that returns the answers for all batches; it writes batches that were not sent yet, and may block for
-    long."""
+    """Function that returns the answers for all batches. It first writes batches that were not sent yet, and may block
+    for a long time.
+    """
     answers: Sequence[Exception | None] | None = None
-    """For each batch the error that refused it, or None; None instead of the list if no answers arrived in time."""
+    """For each batch, the error with which it was refused, or None if it was appended. None instead of the list means
+    that no answers arrived in time.
+    """
     is_begun: bool = False
     """True if the batches were sent, so that `finish` only waits for the answers."""
 
@@ -852,7 +862,9 @@ class ExecutionRecord:
     notebook: str | None = None
     cell: str | None = None
     opened: int = 1
-    """Sequence number of the latest event that opened the log: 1, or that of the latest `ExecutionForked`."""
+    """Sequence number of the latest event that opened the log: 1, or the number of the latest `ExecutionForked`
+    event.
+    """
 
     def is_due(self, moment: datetime) -> bool:
         """Return True if the execution has a timer that is due at `moment`, so that it continues without input."""

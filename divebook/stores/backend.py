@@ -30,26 +30,30 @@ class SimpleStore(Protocol):
     """Protocol of a small event store: lists of entries, to which entries are only appended.
 
     ``Environment(store=...)`` and the factories of `register_store` take such a store. `StoreAdapter` adds everything
-    else: lists of executions, leases, messages, queues, open questions. It keeps them in memory, so that one process
-    at a time uses the store.
+    else: lists of executions, leases, messages, queues, open questions. It stores these in memory, so only one process
+    can use the store at a time.
 
     An entry is a dict of strings, numbers, booleans, None, lists and dicts, which `json.dumps` accepts. A store returns
-    entries as it got them, and need not understand them. Calls come from one thread at a time, not always the same.
+    entries exactly as it received them, and need not understand them. Only one thread at a time calls the methods, but
+    not always the same thread.
 
-    A store may also have ``delete(execution_id)``, without which the entries of a deleted execution stay in it and are
-    ignored, and ``close()``.
+    A store may also have the methods ``delete(execution_id)`` and ``close()``. Without `delete`, the entries of a
+    deleted execution stay in the store and are ignored.
     """
 
     def append(self, execution_id: str, entries: Sequence[Mapping[str, Any]], expected: int, /) -> None:
-        """Append entries to one list: all of them or none. They are on disk when the method returns.
+        """Append entries to one list: all of them or none. When the method returns, the entries must be on disk.
 
-        `expected` is the number of entries that the list has before. A store whose list has another number raises
-        `divebook.errors.ConcurrentAppendError`, so that a second process cannot write by mistake. An `OSError` is
-        taken for a store that is busy: the entries are appended again later, unless they can be read.
+        `expected` is the number of entries that the list must have before the call. If the list has a different number
+        of entries, the store raises `divebook.errors.ConcurrentAppendError`, so that a second process cannot write by
+        mistake. An `OSError` means that the store is busy: divebook appends the entries again later, unless they can
+        already be read.
         """
 
     def read(self, execution_id: str, after: int, /) -> Iterable[Mapping[str, Any]]:
-        """Return the entries of one list in their order, without the first `after`; none for an unknown id."""
+        """Return the entries of one list in their order, without the first `after` entries. For an unknown id, return
+        no entries.
+        """
 
     def ids(self) -> Iterable[str]:
         """Return the ids of all lists that have entries."""

@@ -48,7 +48,8 @@ class FernetCodec:
     Parameters
     ----------
     keys
-        Keys from `FernetCodec.new_key`. The first one encrypts; the others still decrypt older values.
+        Keys from `FernetCodec.new_key`. The first key encrypts values. The other keys are used only to decrypt older
+        values.
 
     Examples
     --------
@@ -87,8 +88,8 @@ class FernetCodec:
         return urlsafe_b64decode(self._fernet.encrypt(data))
 
     def decrypt(self, data: bytes) -> bytes:
-        """Return data decrypted with any key of the codec. Raise DecryptionError if they were encrypted with another
-        key.
+        """Return data decrypted with any key of the codec. Raise DecryptionError if the data were encrypted with
+        another key.
         """
         # Fernet expects the base64 that `encrypt` has removed.
         try:

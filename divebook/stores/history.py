@@ -41,7 +41,7 @@ class History(Sequence[Event]):
     after
         Sequence number of the event before the first one.
     last
-        Sequence number of the last one.
+        Sequence number of the last event.
 
     Examples
     --------

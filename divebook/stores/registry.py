@@ -67,10 +67,10 @@ def register_store(scheme: str, factory: Factory) -> None:
 
 
 def open_store(location: str | Path | None = None) -> EventStore:
-    """Return the store at a location. If this process has it open already, return the shared store object; otherwise
-    open the store.
+    """Return the store at a location. If the store is already open in this process, return the shared store object;
+    otherwise open the store.
 
-    With keys in the environment variable ``DIVEBOOK_KEY`` its values are encrypted (`FernetCodec`).
+    If the environment variable ``DIVEBOOK_KEY`` has keys, the values in the store are encrypted (`FernetCodec`).
 
     Parameters
     ----------
@@ -79,7 +79,8 @@ def open_store(location: str | Path | None = None) -> EventStore:
         that machines share (`divebook.stores.postgres.PostgresStore`), or a URL of a scheme that was registered with
         `register_store` or that a plugin has (`divebook.plugins`). None selects the location in the environment
         variable ``DIVEBOOK_STORE``, or else ``.divebook/executions.db`` in the current directory. Closing a shared
-        store closes it for all users in this process. If its file was deleted or replaced, the path is opened again.
+        store closes it for all users in this process. If the file of an open store was deleted or replaced, the path is
+        opened again.
 
     Raises
     ------

@@ -501,7 +501,8 @@ def copy(source: EventStore, target: EventStore, on_copied: Callable[[str], obje
     Raises
     ------
     StoreError
-        An execution is being driven, or the target has a different one with the same id, or has other messages.
+        An execution is being driven. Or the target store has a different execution with the same id, or has other
+        messages.
     CorruptStoreError
         An execution or a message to it cannot be read, or its copy differs. The error names the execution.
     DecryptionError

@@ -115,7 +115,7 @@ class BackgroundProcess:
     status
         Initial status.
     takes_input
-        Whether input can be written while the process runs. Otherwise the input is empty.
+        True to allow input while the process runs. Otherwise the input is empty.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class ProcessManager:
     """Manager of the background processes of one workspace. It starts processes, reads their output, and ends them with
     the workspace.
 
-    The manager is a resource of the workspace, which closes it and so ends its processes on exit.
+    The manager is a resource of the workspace. The workspace closes its resources on exit, which ends the processes.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ class ProcessManager:
         process_id
             Name of the process; by default ``proc-`` and eight digits.
         takes_input
-            Whether input can be written while the process runs (`BackgroundProcess.write_input`).
+            True to allow input while the process runs (`BackgroundProcess.write_input`).
 
         Raises
         ------

@@ -41,21 +41,22 @@ class LocalWorkspace(Workspace):
     Parameters
     ----------
     default_path
-        Folder of relative paths, in which commands start; by default the current one. It must exist.
+        Folder to which relative paths refer, and in which commands start; by default the current folder. It must exist.
     allowed_paths
-        Further folders whose files may be reached.
+        Further folders whose files may be accessed.
     shell_timeout
         Time limit in seconds of commands for which the caller sets none.
     tmp_base_dir
         Folder in which the folder of temporary files is created.
     enable_tmp_dir
-        Whether there is a folder of temporary files.
+        True to create a folder of temporary files.
     environ, secrets
         Variables of all commands. The values of `secrets` are redacted in their output.
     openat2
-        Whether the kernel resolves paths; by default if it can.
+        True if the system call `openat2` of the Linux kernel resolves paths; by default if the kernel supports it.
     guard
-        Refuses files of the folders; see `divebook.workspaces.paths.PathPolicy`. It does not apply to commands.
+        Function that can refuse access to files of the folders; see `divebook.workspaces.paths.PathPolicy`. It does not
+        apply to commands.
 
     Examples
     --------
@@ -206,7 +207,7 @@ _READY = "divebook-ready"
 class VirtualenvWorkspace(LocalWorkspace):
     """Workspace on this machine whose commands use a Python virtual environment of the workspace.
 
-    The environment lies beside the folder and is kept when the workspace is left.
+    The virtual environment is stored next to the folder, and remains when the workspace is left.
 
     Parameters
     ----------
@@ -217,7 +218,8 @@ class VirtualenvWorkspace(LocalWorkspace):
     packages
         Packages to install into a new environment.
     venv_path
-        Folder of the environment; by default beside the folder, with its name and ``.venv``.
+        Folder of the virtual environment; by default next to the folder of the workspace, with the name of that folder
+        and ``.venv``.
     """
 
     kind: ClassVar[str] = "virtualenv"

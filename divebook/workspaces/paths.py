@@ -136,7 +136,7 @@ class Root:
     name
         Path of the folder for the programs that create links in it, such as its mount point in a container.
     openat2
-        Whether the kernel resolves paths; by default if it can.
+        True if the system call `openat2` of the Linux kernel resolves paths; by default if the kernel supports it.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, name: str | None = None, openat2: bool | None = None) -> None:
@@ -309,8 +309,8 @@ class Root:
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
         """Open the folder that contains a path. Yield the folder's descriptor and the last name of the path.
 
-        For operations on the name itself, such as rename and delete: they act on that folder, even if it is moved
-        meanwhile.
+        Use this for operations on the name itself, such as rename and delete. They then act on this folder even if it
+        is moved in the meantime.
         """
         head, _, name = self.relative(path).rstrip("/").rpartition("/")
         if name in ("", ".", ".."):
@@ -468,8 +468,8 @@ class PathPolicy:
     refused.
 
     A path is compared with each folder in three forms: as it is written, without ``..``, and without links. The first
-    form that can be opened counts. What is opened is always below one of the folders, even if the path changes
-    meanwhile (`Root`).
+    form that can be opened is used. The opened file is always below one of the folders, even if the path is changed in
+    the meantime (`Root`).
 
     Parameters
     ----------
@@ -478,8 +478,9 @@ class PathPolicy:
     allowed
         The other folders.
     guard
-        Returns the reason why a file below a folder is refused, or an empty string. It gets the real paths of the
-        opened file and of the folder, so that neither links nor other spellings of a path bypass it.
+        Function that returns the reason why a file below a folder is refused, or an empty string if it is allowed. It
+        receives the real paths of the opened file and of the folder, so that neither links nor other spellings of a
+        path bypass it.
     """
 
     def __init__(self, default: Root, allowed: Sequence[Root] = (), guard: Guard | None = None) -> None:

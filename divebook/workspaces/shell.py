@@ -118,7 +118,7 @@ class Shell(ABC):
     environ
         Environment variables of all commands.
     secrets
-        Returns environment variables with secret values, which are redacted in output.
+        Function that returns environment variables with secret values. The values are redacted in output.
     output_limit
         Maximum number of bytes of each output stream in memory.
     """
@@ -164,11 +164,12 @@ class Shell(ABC):
         stdin
             Input; an iterator may yield it piece by piece while the command runs.
         on_output
-            Called with output as it arrives: ``on_output("stdout", text)``.
+            Function that is called with each piece of output as it arrives: ``on_output("stdout", text)``.
         on_start
-            Called with the process id when the command runs.
+            Function that is called with the process id as soon as the command runs.
         undecodable
-            Treatment of bytes that are not UTF-8 in the text for `on_output`: an error handler of `bytes.decode`.
+            Error handler of `bytes.decode` for bytes of the output that are not UTF-8. It applies to the text for
+            `on_output`.
 
         Raises
         ------
@@ -375,15 +376,15 @@ class LocalShell(Shell):
     reapers
         Owner of the helper process; by default a new one.
     scratch
-        Returns the folder for files with long output; None drops the middle of long output.
+        Function that returns the folder for files with long output. With None, the middle of long output is dropped.
     shell
         Program with arguments that runs commands given as one string.
 
     Attributes
     ----------
     inherited
-        Returns the environment variables that commands inherit from this process. A workspace replaces this function,
-        for example to activate a virtual environment.
+        Function that returns the environment variables that commands inherit from this process. A workspace replaces
+        this function, for example to activate a virtual environment.
     description
         Description of the shell for agents; None without one.
     """
@@ -741,7 +742,7 @@ async def run(
     stdin
         Input of the command.
     on_start
-        Called with the process id when the command runs.
+        Function that is called with the process id as soon as the command runs.
     undecodable
         Treatment of bytes that are not UTF-8 in the text for `listen`: an error handler of `bytes.decode`.
 

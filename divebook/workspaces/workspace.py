@@ -355,8 +355,8 @@ class BusMessage:
 
 
 class MessageBus:
-    """Message bus between the agent sessions of one event loop. A subscriber, identified by a session id, gets the
-    messages sent after it subscribed.
+    """Message bus between the agent sessions of one event loop. A subscriber is identified by a session id, and gets
+    the messages that are sent after it has subscribed.
 
     Parameters
     ----------
@@ -372,13 +372,13 @@ class MessageBus:
         self._count = 0
 
     def subscribe(self, subscriber: str) -> None:
-        """Register a session id as a subscriber, which gets all messages that are sent from now on. A second call for
-        it changes nothing.
+        """Register a session id as a subscriber, which gets all messages that are sent from now on. A second call with
+        the same id has no effect.
         """
         self._positions.setdefault(subscriber, self._count)
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Remove a subscriber, given by its session id. Its unread messages are lost to it."""
+        """Remove a subscriber, given by its session id. The subscriber can no longer read its unread messages."""
         self._positions.pop(subscriber, None)
 
     def send(self, message: BusMessage) -> bool:
@@ -421,8 +421,8 @@ class MessageBus:
 
 
 class AgentSession:
-    """Session of one agent, with the files, the shell and the resources that it uses. By default they are those of a
-    workspace.
+    """Session of one agent, with the files, the shell and the resources that the agent uses. By default, these are the
+    files, shell and resources of a workspace.
 
     Parameters
     ----------
@@ -495,8 +495,8 @@ class AgentSession:
         return self._resources if self._resources is not None or self.workspace is None else self.workspace.resources
 
     def below(self) -> AgentSession:
-        """Create a session for an agent to which this session's agent delegates work. It uses the same files, shell and
-        resources, and has another id.
+        """Create a session for an agent to which this session's agent delegates work. The new session uses the same
+        files, shell and resources, and has a different id.
         """
         # Only own parts are passed. Those of the workspace are looked up at each use, since each entry creates new
         # ones.

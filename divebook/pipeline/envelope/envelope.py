@@ -271,8 +271,8 @@ class Envelope:
         Returns
         -------
         bool
-            True if goals and stages are left. Only then, the stage number is increased, and the slots of the stage are
-            deleted.
+            True if there are remaining goals and the maximum number of stages is not reached. Only in this case, the
+            stage number is increased and the slots of the stage are deleted.
         """
         satisfied = list(satisfied_goals)
         statuses = self.goal_completion_status or {}  # callers may have set it to None
@@ -497,7 +497,7 @@ class Envelope:
         Parameters
         ----------
         kind
-            An `InterruptKind`, or a string of your own.
+            An `InterruptKind`, or a custom string.
         id
             Identifier of the question; answers refer to it.
         question, message
@@ -846,12 +846,12 @@ def merge_state(existing: Any, value: Any, strategy: str) -> Any:
     Parameters
     ----------
     existing
-        None if there is nothing yet.
+        Existing value; None if there is none yet.
     value
         The new value.
     strategy
         ``replace`` returns the new value. ``append`` creates or extends a list. ``merge_dict`` joins two mappings on
-        their first level, where entries of the new value win; it replaces values that are not mappings.
+        their first level. Entries of the new value have priority. Values that are not mappings are replaced.
 
     Raises
     ------
@@ -897,7 +897,7 @@ def merge_branches(envelope: Envelope, branches: Sequence[Envelope]) -> None:
     Parameters
     ----------
     envelope
-        The original, unchanged since it was cloned. The changes are written into it.
+        The original envelope, which must not have changed since it was cloned. The changes are written into it.
     branches
         The clones, in the order of their stages.
 

@@ -193,7 +193,7 @@ class InterruptResponse(EnvelopePart):
 
 @dataclass(slots=True)
 class FlowInterrupt(EnvelopePart):
-    """Question of an envelope to a person. It stops the pipeline until it is answered or withdrawn."""
+    """Question of an envelope to a person. The pipeline stops until the question is answered or withdrawn."""
 
     kind: InterruptKind | str
     id: str

@@ -50,7 +50,7 @@ class DaskCluster:
     resources
         Resources that a call needs on its worker, as in ``dask worker --resources "GPU=2"``.
     priority
-        Priority of its calls among waiting ones; higher runs sooner.
+        Priority of the calls in the cluster. Waiting calls with a higher priority run first.
     keep
         True to publish repeatable calls longer than half a second in the cluster, so that they are found again after
         the death of this process.
@@ -106,18 +106,18 @@ class DaskCluster:
         return (self._shared_slots if repeatable and not limited else self._exclusive_slots).slot()
 
     async def run(self, task: Task) -> Any:
-        """Run a task in the cluster and return its result. A cancelled call is withdrawn if it has not started;
-        otherwise it runs on.
+        """Run a task in the cluster and return its result. If the call is cancelled before it has started, it is
+        withdrawn. A call that is already running continues to its end.
 
         Raises
         ------
         OutcomeUnknownError
-            Its worker, its result or the scheduler was lost. A repeatable call is found again, or repeated once,
-            before.
+            The worker, the result or the scheduler of the call was lost. If the call is repeatable, this error is
+            raised only after the call could not be found again and was repeated once.
         StepError
             The cluster is unreachable, or no worker has the required resources; nothing was called.
         UnpicklableError
-            Its code or an argument cannot be pickled; nothing was called.
+            The function or an argument cannot be pickled. Nothing was called.
         """
         # Pickled first: an error here is certain to have called nothing.
         call = pickle_call(task.label, task.function, task.args, task.kwargs)

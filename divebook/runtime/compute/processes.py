@@ -77,7 +77,7 @@ class Processes:
         OutcomeUnknownError
             The process died. A repeatable call is repeated once before.
         UnpicklableError
-            Its code or an argument cannot be pickled; nothing was called.
+            The function or an argument cannot be pickled. Nothing was called.
         """
         job = _Job(task)
         return await await_task(task, asyncio.ensure_future(in_thread(functools.partial(self._make, job))), job.give_up)

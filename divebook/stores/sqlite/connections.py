@@ -94,7 +94,7 @@ def why_read_only(path: Path) -> str | None:
     Raises
     ------
     StoreError
-        The path cannot be that of a store.
+        The path cannot be used for a store.
     """
     folder = path.parent
     if path.is_dir():

@@ -101,11 +101,12 @@ class SqliteStore(EventStore):
     Parameters
     ----------
     path
-        File of the store. It is created if necessary, and so is its folder if that is called ``.divebook``.
+        File of the store. The file is created if it does not exist. A folder with the name ``.divebook`` is created,
+        too.
     durability
-        Durability of batches that do not specify one. Events written with ``full`` survive a power failure. Those
-        written with ``relaxed`` survive the death of the process; a power failure may take the latest ones, but never
-        leaves a log half written. A transaction with a full batch is full.
+        Durability of batches that do not specify one. Events written with ``full`` survive a power failure. Events
+        written with ``relaxed`` survive the death of the process; after a power failure the latest of them may be
+        missing, but a log is never half written. A transaction that contains a ``full`` batch is written with ``full``.
     network
         Function that returns the type of the network file system that a path is on, or None. On such a file system,
         all events are written with full durability and without a write-ahead log, and a RuntimeWarning is issued.
@@ -113,11 +114,11 @@ class SqliteStore(EventStore):
     Raises
     ------
     StoreError
-        The path cannot be that of a store.
+        The path cannot be used for a store.
     CorruptStoreError
         The file has another format, or is damaged.
     NewerStoreError
-        A newer divebook wrote it.
+        A newer version of divebook wrote the file.
     """
 
     _caches: tables.SqliteCaches
@@ -204,8 +205,8 @@ class SqliteStore(EventStore):
 
     @property
     def syncs_apart(self) -> bool:
-        """True unless the file is on a network file system. The write-ahead log of the file can then be synced to the
-        disk by another thread (`sync`).
+        """True unless the file is on a network file system. Another thread can then sync the write-ahead log of the
+        file to the disk (`sync`).
         """
         return not self._network
 

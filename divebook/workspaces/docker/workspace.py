@@ -33,14 +33,14 @@ _SCRATCH = "/divebook-tmp"
 class DockerWorkspace(LocalWorkspace):
     """Workspace with files in a folder of this machine and commands in a container that mounts the folder.
 
-    The container has no network, no capabilities, and the user of this process. It is removed when the workspace is
-    left or this process ends, unless it is to be kept. Paths of files are those in the container.
+    The container has no network, no capabilities, and the user of this process. The container is removed when the
+    workspace is left or this process ends, unless `keep` is True. Paths of files are the paths in the container.
 
     Parameters
     ----------
     default_path
-        The folder, created if it is missing; by default the current one. Other parameters of `LocalWorkspace` are
-        accepted too, except for further folders.
+        The folder, which is created if it does not exist; by default the current folder. Other parameters of
+        `LocalWorkspace` are accepted too, except for further folders.
     image
         Image of a new container; it must be on this machine.
     container
@@ -48,10 +48,10 @@ class DockerWorkspace(LocalWorkspace):
     workdir
         Mount point of the folder.
     keep
-        Whether a new container is kept. A workspace that is entered later, also by another process, finds it by its
-        folder and image.
+        True to keep a new container when the workspace is left. A workspace that is entered later, also in another
+        process, finds the container by its folder and image.
     remove
-        Whether a container that was passed is removed nevertheless.
+        True to remove the container even if it was passed as `container`.
     memory, cpus, pids
         Limits of all commands together: memory such as ``512m``, processors, processes.
     user
@@ -60,19 +60,21 @@ class DockerWorkspace(LocalWorkspace):
     network
         A network of the engine; by default none.
     allow
-        Hosts that may be reached without a network (``pypi.org``, ``*.pypi.org``). Programs reach them through a proxy
-        in ``HTTPS_PROXY``. The image must have Python.
+        Hosts that programs may reach although the container has no network (``pypi.org``, ``*.pypi.org``). Programs
+        reach them through the proxy in ``HTTPS_PROXY``. The image must have Python.
     told
-        Called with each `EgressAnswer` of that proxy.
+        Function that is called with each `EgressAnswer` of this proxy.
     mounts
         Further folders of this machine with their mount points: ``/data``, or ``/data:ro`` for read-only.
     ports
-        Published ports of the container, with ports of this machine's loopback, None for any. They need a network. For
-        UDP, and other addresses of this machine: `PublishedPort`.
+        Published ports of the container, each with a port on the loopback address of this machine, or None for any free
+        port. They need a network. For UDP and for other addresses of this machine, use `PublishedPort`.
     command
-        First program of a new container, with its arguments. The container ends with it. By default it waits.
+        Main program of a new container, with its arguments. The container ends when this program ends. By default, the
+        program only waits.
     terminal
-        Rows and columns of the terminal of commands, whose single stream is ``stdout``; by default none.
+        Rows and columns of the terminal in which commands run. All output is then in ``stdout``. By default, commands
+        have no terminal.
 
     Raises
     ------
@@ -288,8 +290,8 @@ class DockerEnvironment(DockerWorkspace):
     image
         Image of a new container.
     cleanup_on_exit
-        Whether a new container is removed when the workspace is left; False means `keep=True`. A container that was
-        passed is never removed by this, but by `remove=True` of `DockerWorkspace`.
+        True to remove a new container when the workspace is left; False means `keep=True`. This parameter never removes
+        a container that was passed; `remove=True` of `DockerWorkspace` does.
     **options
         Further parameters of `DockerWorkspace`.
 

@@ -73,7 +73,7 @@ class Applied:
         folder
             The folder to which the changes were applied.
         how
-            Command by which a person requests a file that was left out, with ``{}`` for its path.
+            Command with which a person can apply a file that was left out. It contains ``{}`` in place of the path.
         """
         there = f"; already there: {', '.join(self.there)}" if self.there else ""
         left_out = left_out_text(self.left_out, how)
