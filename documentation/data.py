@@ -45,7 +45,7 @@ MEANINGS: Mapping[str, str] = {
     "operation_id": "Id of the operation.",
     "operation_type": "Type of the operation, such as ``agent_response``, ``action_execution`` or ``timer``.",
     "parameters": "Parameters by name.",
-    "parameters_hash": "Hash of the parameters, which is compared when a replay or a resumed run requests the operation.",
+    "parameters_hash": "Hash of the parameters. A replay or a resumed run compares it with the hash of its own call.",
     "port": "Port of the host.",
     "queue": "Name of the queue.",
     "reason": "Reason as text.",
