@@ -441,7 +441,7 @@ class SetupError(DivebookError):
     Parameters
     ----------
     place
-        Keys and positions that lead to what is wrong, where it stands in a definition: ``("Agents", 0, "Provider")``.
+        Path of the wrong value in a definition, as keys and positions: ``("Agents", 0, "Provider")``.
     """
 
     def __init__(self, message: str, place: tuple[str | int, ...] = ()) -> None:
@@ -694,10 +694,10 @@ class StartKeyTakenError(StoreError):
     Parameters
     ----------
     workflow
-        The workflow of that execution, where it is another one than `wanted`, which was to be started.
+        Workflow of the existing execution, if it differs from `wanted`, the workflow that was requested.
     difference
-        How that execution was begun otherwise: its inputs, or the change of a fork, each with the value that was
-        requested now; empty where they were not compared.
+        Differing inputs of the existing execution, or the differing change of a fork, each with the value that was
+        requested now; empty if they were not compared.
     """
 
     def __init__(self, key: str, run_id: str, workflow: str = "", wanted: str = "", *, difference: str = "") -> None:
@@ -894,11 +894,11 @@ class ShellExecutionError(WorkspaceError):
     Parameters
     ----------
     command
-        As it was given; secrets in it are masked where it is shown.
+        Command as it was passed. Its secrets are hidden when it is shown.
     reason
-        Why, in words.
+        Reason as text.
     stdout, stderr
-        What it had said until then.
+        Output of the command until then.
     """
 
     def __init__(self, command: str, reason: str, *, stdout: str = "", stderr: str = "") -> None:
@@ -946,7 +946,7 @@ class CodeChangedError(ExecutionError):
     Parameters
     ----------
     told
-        What has changed.
+        Description of the changes.
     choices
         Outcome of each choice, by the word that chooses it.
     begin
@@ -993,11 +993,11 @@ class ToolError(StepError):
     Parameters
     ----------
     agent, tool
-        Whose call of what it was.
+        Names of the agent and of the tool that it called.
     cause
-        What was raised, with its class.
+        Class and message of the error that the tool raised.
     names
-        The class of what was raised, and those it derives from.
+        Names of the class of this error and of its base classes.
     """
 
     # Views put the place of the error between the cause and this advice (`engine.retries.Fault.shown`).

@@ -266,7 +266,7 @@ WHY_COLUMNS: Columns = {
     "calls": Column(ANYTHING, "numbers of the events that started calls of the step", _calls),
     "reads": Column(ANYTHING, "numbers of the values from which it was computed", lambda row: list(row.origin.reads)),
     "because": Column(ANYTHING, "numbers of the choices on which it depends", lambda row: list(row.origin.because)),
-    "told": Column(TEXT, "description in words", "description"),
+    "told": Column(TEXT, "description as text", "description"),
 }
 
 
@@ -610,7 +610,7 @@ COMPARED_COLUMNS: Columns = {
     "event_a": Column(NUMBER, "number of the event of A", _event("a")),
     "event_b": Column(NUMBER, "number of the event of B", _event("b")),
     **_of_both("status", TEXT, "how it ended", lambda placed: placed.status),
-    **_of_both("asked", ANYTHING, "what was asked: parameters, item, question", _opened("asked")),
+    **_of_both("asked", ANYTHING, "request: parameters, item or question", _opened("asked")),
     **_of_both("answered", ANYTHING, "its result, output, answer or value", _opened("answered")),
     **_of_both("tokens", NUMBER, "tokens read and written", lambda placed: placed.tokens),
     **_of_both("cost", MONEY, "US dollars, as far as prices are known", _cost),

@@ -121,7 +121,7 @@ class Definition:
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     names: ClassVar[tuple[str, ...]] = ()
-    """Names of fields that hold names. These fields are stored in the normal form of names
+    """Fields whose value is a name. Their values are converted to the Unicode normal form of names
     (`divebook.text.arguments`).
     """
     short: ClassVar[tuple[type, ...]] = ()
