@@ -546,7 +546,7 @@ def test_a_definition_cannot_name_the_address_of_an_executor():
 
 
 def test_each_line_of_the_table_names_a_test_that_is_there():
-    table = SECURITY.partition("## What a stranger's file can do")[2].partition("\n## ")[0]
+    table = SECURITY.partition("## Permissions of a definition")[2].partition("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| A definition")]
     assert len(rows) > 10
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", table)
