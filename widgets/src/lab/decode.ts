@@ -21,15 +21,15 @@ const WHOLE = ["status", "error", "usage"];
 /** Check one change of the state: part and name, and the new value unless it was deleted. */
 function checkChange([part, name, ...rest]: readonly unknown[], where: string): void {
   const isNamed = typeof part === "string" && typeof name === "string";
-  if (!isNamed || rest.length > 1 || !Object.hasOwn(PARTS, part)) throw new Error(`${where} is not a change`);
-  if (WHOLE.includes(part) && (name !== "" || rest.length === 0)) throw new Error(`${where} is not a change of ${part}`);
+  if (!isNamed || rest.length > 1 || !Object.hasOwn(PARTS, part)) throw new Error(`${where} is not a valid change`);
+  if (WHOLE.includes(part) && (name !== "" || rest.length === 0)) throw new Error(`${where} is not a valid change of ${part}`);
   if (rest.length === 1) PARTS[part as keyof typeof PARTS](rest[0], where);
 }
 
 /** Return the data of a saved run after checking it; throw an error with a readable message. */
 export function checkSaved(data: unknown): PackedRun {
   const isNewer = isObject(data) && typeof data["format"] === "number" && data["format"] > RUN_FORMAT;
-  if (isNewer) throw new Error("it was saved by a newer divebook; update this one");
+  if (isNewer) throw new Error("it was saved by a newer version of divebook; update divebook");
   checkPackedRun(data, "run");
   const packedRun = data as PackedRun;
   return { ...packedRun, status: presentStatus(packedRun.status) };
@@ -138,13 +138,13 @@ function checkSizes({ spans, events, members, data, changes, total }: Recording)
   const areSpansEqual = SPAN_COLUMNS.every((name) => spans[name].length === rows);
   const areEventsEqual = EVENT_COLUMNS.every((name) => events[name].length === eventCount);
   const areListsEqual = members.length === rows && data.length === eventCount && changes.length === eventCount;
-  if (!areSpansEqual || !areEventsEqual || !areListsEqual) throw new Error("its columns are not of the same length");
+  if (!areSpansEqual || !areEventsEqual || !areListsEqual) throw new Error("its columns have different lengths");
   const areInTable = (block: SpanBlock | EventBlock, column: number[]): boolean => column.every((place) => place >= 0 && place < block.names.length);
   const areEventsAscending = events.sequence.every((sequence, row) => sequence > (events.sequence[row - 1] ?? 0) && sequence <= MAX_FIRST);
   const areSpanNamesValid = SPAN_TEXTS.every((name) => areInTable(spans, spans[name]));
   const areEventNamesValid = EVENT_TEXTS.every((name) => areInTable(events, events[name]));
   const areSpansAscending = spans.id.every((id, row) => id >= 0 && id < (spans.id[row + 1] ?? total));
   if (!areEventsAscending || !areSpanNamesValid || !areEventNamesValid || !areSpansAscending) {
-    throw new Error("its parts contradict each other");
+    throw new Error("its parts are inconsistent");
   }
 }

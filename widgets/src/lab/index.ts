@@ -66,7 +66,7 @@ async function extension(): Promise<unknown> {
     followLineLinks(tracker, NotebookActions);
   };
   const requires = [INotebookTracker, IEditorLanguageRegistry];
-  const highlighting = plugin("divebook:highlight", "Colours %%dive cells as YAML, and goes to lines of cells.", { requires }, activate);
+  const highlighting = plugin("divebook:highlight", "Highlights %%dive cells as YAML, and opens lines of cells.", { requires }, activate);
   return [highlighting, await views(), await questions(), await panel()];
 }
 
@@ -80,7 +80,7 @@ async function views(): Promise<unknown> {
     renderComparisons(tracker, Panel);
     document.addEventListener(FORMULAS_EVENT, ({ target }) => { void typesetter?.typeset(target as HTMLElement); });
   };
-  const description = "Shows live views, what is saved of them once their kernel is gone, and runs beside each other.";
+  const description = "Shows live views of runs, their saved versions when no kernel is running, and comparisons of runs.";
   return plugin("divebook:views", description, { requires: [INotebookTracker], optional: [ILatexTypesetter] }, activate);
 }
 
@@ -95,7 +95,7 @@ async function questions(): Promise<unknown> {
     addStyle();
     activateQuestions(app, tracker, { notices, actions: NotebookActions, widget: Widget }, bar, settings);
   };
-  return plugin(PLUGIN, "Shows notices of new questions.", { requires: [INotebookTracker], optional: [IStatusBar, ISettingRegistry] }, activate);
+  return plugin(PLUGIN, "Shows notifications of new questions.", { requires: [INotebookTracker], optional: [IStatusBar, ISettingRegistry] }, activate);
 }
 
 /** Return the plugin with the side panel. */
@@ -108,7 +108,7 @@ async function panel(): Promise<unknown> {
     addStyle();
     addPanel(app, tracker, { actions: NotebookActions, widget: Widget, load: loadPanel }, palette);
   };
-  const description = "Shows runs and questions beside the notebook.";
+  const description = "Shows runs and questions in a side panel.";
   return plugin("divebook:runs", description, { requires: [INotebookTracker], optional: [ICommandPalette] }, activate);
 }
 
