@@ -5,6 +5,7 @@ import { followLineLinks } from "./linelinks";
 import { highlight } from "./highlight";
 import { PLUGIN, activateQuestions } from "./questions";
 import { renderComparisons } from "./comparison";
+import { connectEarly } from "./busykernel";
 import { hostViews } from "./host";
 import { FORMULAS_EVENT } from "../shared/typeset";
 import type {
@@ -76,6 +77,7 @@ async function views(): Promise<unknown> {
   const { Panel } = await shared<{ Panel: PanelClass }>(WIDGETS);
   const { ILatexTypesetter } = await shared<{ ILatexTypesetter: unknown }>("@jupyterlab/rendermime");
   const activate = (_: unknown, tracker: Tracker, typesetter: Typesetter | null): void => {
+    connectEarly(tracker);
     hostViews(tracker, Panel);
     renderComparisons(tracker, Panel);
     document.addEventListener(FORMULAS_EVENT, ({ target }) => { void typesetter?.typeset(target as HTMLElement); });

@@ -16,6 +16,11 @@ export interface Comm {
   send: (data: unknown) => unknown;
 }
 
+/** Reply on the control channel of a kernel. */
+export interface ControlReply {
+  content: { comms?: Record<string, unknown> };
+}
+
 export interface Kernel {
   readonly id: string;
   readonly clientId: string;
@@ -24,7 +29,13 @@ export interface Kernel {
   hasComm: (id: string) => boolean;
   createComm: (target: string, id: string) => Comm;
   registerCommTarget: (target: string, opened: (comm: Comm) => void) => void;
-  sendControlMessage: (request: object, expectsReply: true) => { done: Promise<{ content: { comms?: Record<string, unknown> } }> };
+  sendControlMessage: (request: object, expectsReply: true) => { done: Promise<ControlReply> };
+  readonly connectionStatus: string;
+  connectionStatusChanged: Signal<unknown, string>;
+  /** Resolves when the kernel has described itself on the shell channel. */
+  readonly info: Promise<unknown>;
+  /** Not public. Sends the messages that are held back. */
+  _sendPending?: () => void;
   statusChanged: Signal<unknown, string>;
   disposed: Signal<unknown, unknown>;
 }
