@@ -94,6 +94,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -285,6 +286,9 @@ def missing_attribute(
     """Return the error for an attribute that an object lacks, to be raised by ``__getattr__``. It names the replacement
     of a former name, else the most similar attribute.
 
+    Python calls ``__getattr__`` also if the code of a property raises AttributeError, and drops that error. The
+    property is then read again, and its own error is returned.
+
     Parameters
     ----------
     replacements
@@ -293,6 +297,12 @@ def missing_attribute(
         What to write for names that the object never had, and that are similar to others of it by chance.
     """
     kind = type(owner).__name__
+    member = inspect.getattr_static(type(owner), name, None)
+    if isinstance(member, property) and member.fget is not None:
+        try:
+            member.fget(owner)
+        except AttributeError as error:
+            return error
     if replacements and name in replacements:
         return AttributeError(f"{kind} no longer has {name!r}; write {replacements[name]}")
     if elsewhere and name in elsewhere:

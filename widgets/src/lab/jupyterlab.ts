@@ -117,6 +117,27 @@ export interface PanelApp extends App {
   commands: App["commands"] & { addCommand: (id: string, command: { label: string; caption: string; execute: () => void }) => unknown };
 }
 
+/** The application, as a plugin with a tile in the launcher needs it. */
+export interface LauncherApp {
+  serviceManager: { kernelspecs: { ready: Promise<void>; specs: { default: string } | null } };
+  commands: {
+    addCommand: (id: string, command: { label: string; caption: string; execute: (args: { cwd?: string }) => unknown }) => unknown;
+    execute: (id: string, args: object) => Promise<unknown>;
+  };
+}
+
+export interface Launcher {
+  add: (item: { command: string; category: string; rank: number }) => unknown;
+}
+
+/** Notebook that was just created. */
+export interface NewNotebook {
+  context: {
+    ready: Promise<void>;
+    model: { sharedModel: { insertCells: (at: number, cells: object[]) => void; deleteCellRange: (from: number, to: number) => void } };
+  };
+}
+
 /** Command palette. */
 export interface Palette {
   addItem: (item: { command: string; category: string }) => unknown;
