@@ -95,6 +95,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -286,6 +287,9 @@ def missing_attribute(
     """Return the error for an attribute that an object lacks, to be raised by ``__getattr__``. The error names the
     replacement if the attribute was renamed, and otherwise the most similar attribute.
 
+    Python calls ``__getattr__`` also if the code of a property raises AttributeError, and drops that error. The
+    property is then read again, and its own error is returned.
+
     Parameters
     ----------
     replacements
@@ -294,6 +298,12 @@ def missing_attribute(
         Advice by name, for names that the object never had and that resemble its attributes only by chance.
     """
     kind = type(owner).__name__
+    member = inspect.getattr_static(type(owner), name, None)
+    if isinstance(member, property) and member.fget is not None:
+        try:
+            member.fget(owner)
+        except AttributeError as error:
+            return error
     if replacements and name in replacements:
         return AttributeError(f"{kind} no longer has {name!r}; write {replacements[name]}")
     if elsewhere and name in elsewhere:

@@ -57,6 +57,7 @@ CONSTANTS = {
     "SPAN_NUMBERS": "divebook.widgets.protocol:SPAN_NUMBERS",
     "EVENT_TEXTS": "divebook.widgets.protocol:EVENT_TEXTS",
     "EVENT_NUMBERS": "divebook.widgets.protocol:EVENT_NUMBERS",
+    "FIRST_CELLS": "divebook.commands.tutorial:FIRST_CELLS",
     "RUN_MIME": "divebook.widgets.recording:MIME",
     "RUN_FORMAT": "divebook.widgets.recording:FORMAT",
     "MAX_UNPACKED": "divebook.widgets.recording:MAX_UNPACKED",

@@ -436,8 +436,8 @@ def _moment(name: str, value: Any) -> datetime | None:
         moment = datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001 - on this machine's clock
     if value is not None and not isinstance(moment, datetime):
         raise SetupError(
-            f"where: {name} must be a time such as '2026-01-31T12:00', or a duration before now such as '1d', "
-            f"not {value!r}"
+            f"where: {name} must be a date such as '2026-01-31', a time such as '2026-01-31T12:00', or a duration "
+            f"before now such as '1d', not {value!r}"
         )
     # A time without a zone is local time.
     return None if moment is None else moment.astimezone(UTC)

@@ -208,7 +208,8 @@ def resume_runs(
     if strategy is not None:
         return Drive(call, lambda: run.retry(strategy), early_answers)
     defined = call.environment.definitions.workflows.get(run.workflow.name)
-    if call.definitions is not None and defined is not None and defined.fingerprint != run.workflow.fingerprint:
+    # In a shell only the file of --definitions can define the workflow; a notebook may have defined it again in a cell.
+    if defined is not None and defined.fingerprint != run.workflow.fingerprint:
         call.print_note(
             f"workflow {run.workflow.name!r} has changed since; the run keeps the definition it was started with. "
             "To continue with the new one: --definition new"

@@ -49,6 +49,7 @@ class RoutingRule(Definition):
     ]
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         self._put(value=json_value(self.value, "value"))
 
     def fires(self, output: Mapping[str, Any]) -> bool:
@@ -207,6 +208,7 @@ class AgentStage(Definition):
     ] = 0
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         lists = ("requires", "after", "allowed_tools", "required_output_fields")
         values = {name: getattr(self, name) for name in lists}
         # Lists become tuples, so that equal stages compare equal.
@@ -395,6 +397,7 @@ class PipelineConfig(Definition):
     resume_checkpoints: Annotated[bool, Key("Continue after a checkpoint without waiting for a person.")] = False
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         listed = [AgentStage.of(stage) for stage in self.agents]
         # `sorted` is stable: stages of equal order keep the order in which they are listed.
         stages = sorted(listed, key=lambda stage: stage.stage_order)

@@ -94,10 +94,12 @@ def recorded_default(value: Any, name: str) -> Any:
         raise DefinitionError([Problem(f"{error}", key="default")]) from error
 
 
-def require_text(value: Any, what: str, hint: str) -> None:
-    """Raise `DefinitionError` unless `value` is a string. `what` describes the value in the error message."""
+def require_text(value: Any, what: str, hint: str, key: str | None = None) -> None:
+    """Raise `DefinitionError` unless `value` is a string. `what` describes the value in the error message, `key` is the
+    field with the value.
+    """
     if not isinstance(value, str):
-        raise DefinitionError([Problem(f"{what} must be a string, got {value!r}", hint=hint)])
+        raise DefinitionError([Problem(f"{what} must be a string, got {value!r}", key=key, hint=hint)])
 
 
 def plain(value: Any) -> Any:
@@ -136,6 +138,10 @@ class Definition:
         hints |= {name: hint.partition(", Key(")[0].removeprefix("Annotated[") for name, hint in annotated.items()}
 
     def __post_init__(self) -> None:
+        # Python code may pass any value. Definitions in YAML were checked before (`divebook.definitions.reader`).
+        for name in _form(type(self)).required_texts:
+            kind = type(self).__name__
+            require_text(getattr(self, name), f"{name} of {kind}", f'write {kind}({name}="...")', name)
         for name in self.names:
             value = getattr(self, name)
             if isinstance(value, str) and not value.isascii():
@@ -254,6 +260,10 @@ class _Form:
         self.defaults = [(entry.name, _default(entry), bool(entry.metadata.get("always"))) for entry in stored]
         """Name and default of each field, and whether a value that is equal but not identical to the default is
         stored."""
+        self.required_texts = [
+            entry.name for entry in stored if _default(entry) is MISSING and hints[entry.name] is str
+        ]
+        """Fields that need a string and have no default."""
         self.readers = {entry.name: _reader(without_none(hints[entry.name])) for entry in stored}
         """Function that converts the plain form of each field back; None if the plain form is the value."""
         self._cls = cls

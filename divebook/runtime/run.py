@@ -84,6 +84,7 @@ from divebook.text.arguments import (
 )
 from divebook.text.passwords import looks_secret
 from divebook.text.path_arguments import as_path
+from divebook.text.protocols import require_protocol
 from divebook.text.redaction import one_line, shared
 
 if TYPE_CHECKING:
@@ -418,6 +419,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Call `listener` with the new events after each commit, on the engine's thread. If the execution was deleted,
         `listener` is called without events. Returns a function that ends the subscription.
         """
+        require_protocol(listener, Callable[[Sequence[Event]], None], "listener")
         return on_change(self.store, listener, self.id, elsewhere=False)
 
     def subscribe_text(self, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
@@ -442,6 +444,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         6 'are '
         10 'red'
         """
+        require_protocol(listener, TextListener, "listener")
         return self._control.texts.subscribe(self.id, listener, parts=parts)
 
     # --- waiting -----------------------------------------------------------------------------------------------------
