@@ -130,7 +130,9 @@ QUEUE_COLUMNS: Columns = {
     "key": Column(TEXT, "start key"),
     "attempts": Column(COUNT, "number of workers that died with the run since it made progress"),
     "workers": Column(ANYTHING, "workers that can run it"),
-    "why": Column(TEXT, "reason why it does not run: paused, interrupted too often, or why no worker can run it"),
+    "why": Column(
+        TEXT, "reason why the run does not start: paused, interrupted too often, or the reason why no worker can run it"
+    ),
 }
 
 
@@ -179,8 +181,12 @@ PART_COLUMNS: Columns = {
     "step": Column(TEXT, "step", lambda part: part.step or None),
     "iteration": Column(NUMBER, "index of the item of `Each`", "item"),
     "operation_id": Column(TEXT, "id of the operation"),
-    "started": Column(MOMENT, "time from which the end of the run waited for it", lambda part: moment(part.started_us)),
-    "ended": Column(MOMENT, "time until which the end of the run waited for it", lambda part: moment(part.ended_us)),
+    "started": Column(
+        MOMENT, "time from which the end of the run waited for this part", lambda part: moment(part.started_us)
+    ),
+    "ended": Column(
+        MOMENT, "time until which the end of the run waited for this part", lambda part: moment(part.ended_us)
+    ),
     "duration": Column(SPAN, "time between both"),
 }
 
@@ -252,7 +258,7 @@ WHY_COLUMNS: Columns = {
     "depth": Column(COUNT, "number of steps back; 0 for the requested value", _depth),
     "kind": Column(
         TEXT,
-        "``input``, ``set``, ``deleted``, ``kept``: not changed; ``choice``, ``caught``: whether a step failed; "
+        "``input``, ``set``, ``deleted``, ``kept`` (unchanged); ``choice``, ``caught``: whether a step failed; "
         "``output``, ``state``",
         "origin.kind",
     ),
@@ -601,7 +607,9 @@ COMPARED_COLUMNS: Columns = {
     "facet": Column(TEXT, "first difference: ``asked``, ``answered`` or ``status``", "row.facet"),
     "kind": Column(TEXT, "``step``, ``item``, ``operation``, ``question``, ``variable`` ...", "row.present.kind"),
     "place": Column(TEXT, "place in words", "row.place"),
-    "path": Column(TEXT, "path, in A if A has the place (also for the next three columns)", "row.present.path"),
+    "path": Column(
+        TEXT, "path, from A if A has the place, else from B (also for the next three columns)", "row.present.path"
+    ),
     "step": Column(TEXT, "step", "row.present.step"),
     "iteration": Column(NUMBER, "index of the item of `Each`"),
     "type": Column(TEXT, "type of an operation: ``agent_response``, ``tool_call`` ...", "of_operation"),
@@ -609,13 +617,13 @@ COMPARED_COLUMNS: Columns = {
     "text": Column(TEXT, "difference of both sides in one text: ``[-before-]{+after+}``; without secrets"),
     "event_a": Column(NUMBER, "number of the event of A", _event("a")),
     "event_b": Column(NUMBER, "number of the event of B", _event("b")),
-    **_of_both("status", TEXT, "how it ended", lambda placed: placed.status),
-    **_of_both("asked", ANYTHING, "what was asked: parameters, item, question", _opened("asked")),
-    **_of_both("answered", ANYTHING, "its result, output, answer or value", _opened("answered")),
-    **_of_both("tokens", NUMBER, "tokens read and written", lambda placed: placed.tokens),
+    **_of_both("status", TEXT, "status at the end", lambda placed: placed.status),
+    **_of_both("asked", ANYTHING, "request: parameters, item or question", _opened("asked")),
+    **_of_both("answered", ANYTHING, "result, output, answer or value", _opened("answered")),
+    **_of_both("tokens", NUMBER, "input and output tokens", lambda placed: placed.tokens),
     **_of_both("cost", MONEY, "US dollars, as far as prices are known", _cost),
-    **_of_both("duration", SPAN, "time it took", _duration),
-    **_of_both("child", TEXT, "the execution of another workflow that it began", lambda placed: placed.child or None),
+    **_of_both("duration", SPAN, "duration", _duration),
+    **_of_both("child", TEXT, "execution of another workflow that it started", lambda placed: placed.child or None),
     "run_a": Column(TEXT, "id of A, the first run", "pair.a.id"),
     "run_b": Column(TEXT, "id of B, the other run", "pair.b.id"),
 }

@@ -110,8 +110,8 @@ class EngineThread:
                 self._loop = None
             futures = list(self._futures)
         message = (
-            f"the engine's event loop has died ({cause}), and with it every running execution; resume the executions "
-            "that are in the store"
+            f"the engine's event loop has ended because of an error ({cause}), so all running executions have "
+            "stopped; resume the executions that are in the store"
         )
         for future in futures:
             with contextlib.suppress(InvalidStateError):  # done at this moment
@@ -181,8 +181,8 @@ class EngineThread:
         """
         if not store.local and self.is_current():
             raise ExecutionError(
-                f"this call reads {store.location}. On the engine's own thread it would block every execution; call it "
-                "in another thread: await asyncio.to_thread(...)"
+                f"this call reads {store.location}, which would block all executions on the engine's own thread; "
+                "call it in another thread: await asyncio.to_thread(...)"
             )
 
     def call(self, function: Callable[[], T]) -> T:

@@ -119,7 +119,7 @@ def damaged(path, part, place=200):
 def test_a_damaged_part_is_said_in_the_page(part, pages, tmp_path):
     page = pages(damaged(asking().to_html(tmp_path / "run.html"), part))
     shown(page, f'The part "{part}" is damaged: its checksum is')
-    page.get_by_text("Get the file again from where it came from.").wait_for()
+    page.get_by_text("Get the file again from its source.").wait_for()
     assert page.get_by_text("So the run cannot be shown.").count() == (part != "log")
     assert page.locator(".db-root").count() == (part == "log")
 

@@ -72,7 +72,10 @@ def test_an_event_walks_through_every_change_since_it_was_written():
     assert upcast("made", {"x": 0}, changes) == ("made", {"x": 0, "a": 1, "b": 2})
     assert upcast("made", {"a": 5, FORM: 1}, changes) == ("made", {"a": 5, "b": 6})
     assert upcast("made", {"a": 5, "b": 7, FORM: 2}, changes) == ("made", {"a": 5, "b": 7})
-    with pytest.raises(NewerStoreError, match="a made event has form 3, this version of divebook knows forms up to 2"):
+    with pytest.raises(
+        NewerStoreError,
+        match="a made event has format version 3, but this version of divebook reads format versions up to 2",
+    ):
         upcast("made", {FORM: 3}, changes)
 
 

@@ -303,7 +303,7 @@ def test_the_hash_of_what_is_kept_by_its_hash_is_that_of_its_content():
     assert (again, digest_of(again)) == (kept, digest_of(kept))
     assert again.to_python() == {"tools": [1, {"$type": "x"}, b"\x00"]}
     assert canonical_hash({"a": kept}) == canonical_hash({"a": again}) != canonical_hash({"a": by_hash({"tools": []})})
-    assert str(kept) == "dict of 1, kept by its hash"
+    assert str(kept) == "dict of 1, stored by its hash"
 
 
 def test_what_cannot_be_kept_by_its_hash_is_refused_with_its_place():

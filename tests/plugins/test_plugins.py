@@ -201,9 +201,9 @@ BROKEN = {
     "has no such attribute": ("", "cannot be loaded: AttributeError"),
     "needs a library": ("import no_such_library", "cannot be loaded: ModuleNotFoundError: No module named"),
     "is no function": ("f = 5", "has the wrong form: it cannot be called"),
-    "takes no argument": ("def f(): ...", "has the wrong form: it takes (), and is called with (argument1)"),
+    "takes no argument": ("def f(): ...", "has the wrong form: it takes (), but is called with (argument1)"),
     "is a coroutine function": ("async def f(url): ...", "is called without `await`"),
-    "returns no store": ("def f(url): return 5", "what the factory of bad://x returns must be"),
+    "returns no store": ("def f(url): return 5", "the return value of the factory of bad://x must be"),
 }
 
 

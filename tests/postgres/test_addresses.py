@@ -136,11 +136,15 @@ def ann(server):
     [
         (":right@", ":wr0ng@", r"refuses the user: .*authentication failed.* Check the user and the password"),
         ("ann:right@", "nobody_known@", r"refuses the user: .*does not exist"),
-        ("/postgres?", "/no_db?", r"\"no_db\" does not exist\. Create the database, or name another one"),
-        ("?host=", "?sslmode=bogus&host=", r"invalid sslmode value: \"bogus\"\. Correct that in the URL"),
-        ("?host=", "?port=99999&host=", r"invalid port number: \"99999\"\. Correct that in the URL"),
-        ("?host=", "?connect_timeout=abc&host=", r"bad value for connect_timeout: 'abc'\. Correct that in the URL"),
-        ("?host=", "?options=-c%20nonsense%3D1&host=", r"unrecognized .*\. Correct that in the URL"),
+        ("/postgres?", "/no_db?", r"\"no_db\" does not exist\. Create the database, or use another one"),
+        ("?host=", "?sslmode=bogus&host=", r"invalid sslmode value: \"bogus\"\. Correct that part of the URL"),
+        ("?host=", "?port=99999&host=", r"invalid port number: \"99999\"\. Correct that part of the URL"),
+        (
+            "?host=",
+            "?connect_timeout=abc&host=",
+            r"bad value for connect_timeout: 'abc'\. Correct that part of the URL",
+        ),
+        ("?host=", "?options=-c%20nonsense%3D1&host=", r"unrecognized .*\. Correct that part of the URL"),
     ],
 )
 def test_what_will_never_be_let_in_is_told_so(ann, right, wrong, said):

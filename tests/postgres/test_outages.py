@@ -248,7 +248,7 @@ def test_a_process_may_have_more_files_open_than_select_can_tell_apart(address):
 @pytest.mark.parametrize(
     ("code", "kind", "said"),
     [
-        ("XX000", StoreBusyError, "has met an error of its own"),
+        ("XX000", StoreBusyError, "had an internal error"),
         ("XX001", CorruptStoreError, "is damaged: .* Restore a backup"),
         ("XX002", CorruptStoreError, "damaged index"),
         ("42P01", StoreError, "here: "),

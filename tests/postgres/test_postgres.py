@@ -328,7 +328,10 @@ def test_no_message_is_brought_below_one_that_another_process_has_just_posted(st
         bringing = pool.submit(store.bring, [brought])
         assert becomes(lambda: other.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall())
         other.commit()
-        with pytest.raises(StoreError, match="message 5 cannot be brought here: numbers up to 9 are given already"):
+        with pytest.raises(
+            StoreError,
+            match="message 5 cannot be copied to this store, which already has messages with numbers up to 9",
+        ):
             bringing.result(20)
     assert (store.last_message(), store.new_messages(0)) == (9, [])
 
@@ -372,7 +375,9 @@ def test_a_store_of_a_newer_version_is_refused(server):
     PostgresStore(url).close()
     with psycopg.connect(DatabaseAddress.of(url).conninfo, autocommit=True) as link:
         link.execute("UPDATE newer.format SET number = 99")
-    with pytest.raises(NewerStoreError, match=r"it has format 99, this version knows up to 6\. Upgrade divebook"):
+    with pytest.raises(
+        NewerStoreError, match=r"it has format 99, but this version supports formats up to 6\. Upgrade divebook"
+    ):
         PostgresStore(url)
 
 

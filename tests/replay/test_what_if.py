@@ -154,7 +154,7 @@ def test_what_cannot_be_changed_is_refused():
             environment.run_of(source.id).what_if({"variables": {"nothing": 1}})
         with pytest.raises(SetupError, match=r"no option 'tool' \(did you mean 'tools'\?\)"):
             environment.run_of(source.id).what_if(tool="live")
-        with pytest.raises(SetupError, match="once or more, not 0 times"):
+        with pytest.raises(SetupError, match="at least once, not 0 times"):
             environment.run_of(source.id).what_if(repeat=0)
 
 

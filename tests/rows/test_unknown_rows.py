@@ -47,7 +47,7 @@ def test_who_is_asked_about_a_range_is_told_which_of_its_rows_are_in_question(wo
     unknown = rows.failed.index.tolist()
     assert len(unknown) == int(left)
     assert unknown[:20] == first
-    assert f", {left} of which failed ({left} of unknown outcome only with unknown=True)" in repr(rows)
+    assert f", {left} of which failed ({left} with an unknown outcome only if you set unknown=True)" in repr(rows)
     before = trace.read_text()
     assert rows.retry_failed().wait().failed.index.tolist() == unknown
     assert trace.read_text() == before

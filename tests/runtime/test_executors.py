@@ -271,7 +271,10 @@ def test_an_executor_that_takes_no_calls_any_more_fails_those_that_come():
     execution = environment(executor=pool, actions=[Action("where", where)]).start(
         Workflow("w", [Step("s", action="where")])
     )
-    assert "was not called: ProcessPoolExecutor takes no calls: cannot schedule new futures" in execution.wait(30).error
+    assert (
+        "was not called: ProcessPoolExecutor accepts no more calls: cannot schedule new futures"
+        in execution.wait(30).error
+    )
 
 
 class Fragile(ThreadPoolExecutor):

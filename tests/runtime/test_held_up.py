@@ -79,7 +79,9 @@ def test_what_is_waited_for_beside_commits_is_said_once(monkeypatch, logs):
 
     world.store.subscribe(hold_up)
     assert execution.start().wait(20).status == "waiting"
-    assert logs() == ["the disk is full. Free some space. An execution waits for it and continues automatically"]
+    assert logs() == [
+        "the disk is full. Free some space. An execution waits for the store and then continues automatically"
+    ]
 
 
 def test_a_standstill_tells_how_long_it_lasts():

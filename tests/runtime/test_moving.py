@@ -155,7 +155,7 @@ def test_a_child_that_is_under_way_is_not_left_behind(source, file):
 def test_a_child_for_which_its_parent_waits_does_not_move(source, file):
     parent = source.start("parent_of_one").wait(20)
     (child,) = [record.execution_id for record in source.store.records() if record.execution_id != parent.id]
-    with pytest.raises(ExecutionError, match=f"was started by {parent.id}, which waits for it"):
+    with pytest.raises(ExecutionError, match=f"is a child of execution {parent.id}, which waits for it"):
         source.run_of(child).export(file, move=True)
     assert finish(source, source.run_of(child)).status == "completed"
     assert source.run_of(parent.id).wait(20).status == "completed"
@@ -427,7 +427,9 @@ def test_what_has_arrived_does_not_arrive_again(source, waiting, file, calls, co
     status = arrived.refresh().status if continues else "waiting"
     before = list(calls)
     with pytest.raises(
-        StoreError, match=f"already holds it as {status}, and it can continue only once. Nothing was imported"
+        StoreError,
+        match=f"already contains it with status {status}: an execution can continue in only one place. "
+        "Nothing was imported",
     ):
         there.open(file, as_fork=as_fork, keep=True)
     assert ([record.execution_id for record in there.store.records()], calls) == ([waiting.id], before)

@@ -64,7 +64,7 @@ def test_a_thread_goes_on_in_a_function_and_in_another_environment(tmp_path):
 
 def test_a_thread_that_nobody_has_begun_is_not_found():
     environment = world()
-    with pytest.raises(NotFoundError, match=r"thread not found: missing \(there is no thread\)"):
+    with pytest.raises(NotFoundError, match=r"thread not found: missing \(no thread exists\)"):
         environment.threads["missing"]
 
 

@@ -173,9 +173,7 @@ class LeasePromises:
         old = store.acquire(ONE, HERE, 30, now=NOW)
         store.append(ONE, [step(2)], 1, old.token)
         store.acquire(ONE, THERE, 30, now=NOW + 31 * SECOND)
-        with pytest.raises(
-            FencedError, match="is under lease 2, but this writer has lease 1: another process has taken it over"
-        ) as caught:
+        with pytest.raises(FencedError, match="its current lease has number 2, but this process has lease 1") as caught:
             store.append(ONE, [step(3)], 2, old.token)
         assert (caught.value.token, caught.value.current) == (1, 2)
         assert store.read(ONE) == log(2)
@@ -189,7 +187,7 @@ class LeasePromises:
     def test_without_a_token_a_leased_execution_is_closed(self, store):
         store.append(ONE, log(1), 0)
         store.acquire(ONE, HERE, 30, now=NOW)
-        with pytest.raises(FencedError, match="this writer has no lease"):
+        with pytest.raises(FencedError, match="this process has no lease"):
             store.append(ONE, [step(2)], 1)
 
     def test_without_a_token_an_execution_stays_closed_after_the_lease(self, store):

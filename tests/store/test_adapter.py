@@ -301,8 +301,8 @@ def test_an_object_that_is_no_store_is_refused_with_the_protocol():
         async def append(self, execution_id, entries, expected): ...
 
     for wrong, problem in (
-        (Half(), "append takes (execution_id, events), and is called with (execution_id, entries, expected); read is"),
-        (Late(), "append is a coroutine function, and is called without `await`"),
+        (Half(), "append takes (execution_id, events), but is called with (execution_id, entries, expected); read is"),
+        (Late(), "append is a coroutine function, but it is called without `await`"),
         (Lists, "write Lists() to pass an instance"),
         (object(), "it has no method append, read, ids"),
     ):

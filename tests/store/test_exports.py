@@ -117,9 +117,9 @@ def changed(line, **changes):
 def refusals(lines, other):
     end = len(lines)
     return {
-        f"line {end - 1}: the file breaks off here; expected event 7 or the end line": lines[:-1],
-        "line 4: the file breaks off here; expected event 4": lines[:4],
-        "line 1: the file breaks off here; expected event 1": lines[:1],
+        f"line {end - 1}: the file ends here; expected event 7 or the end line": lines[:-1],
+        "line 4: the file ends here; expected event 4": lines[:4],
+        "line 1: the file ends here; expected event 1": lines[:1],
         f"line {end}: not a line of JSON": [*lines[:-1], lines[-1][:-5]],
         "line 1: a line of an export, but its header is missing": lines[1:],
         "line 4: expected event 3, got 4: a line is missing, repeated": [*lines[:3], *lines[4:]],
@@ -132,7 +132,7 @@ def refusals(lines, other):
         f"line {end + 1}: unexpected line after the end line": [*lines, *other],
         "line 5: a second header, where event 4 was expected": [*lines[:4], *other],
         "line 4: this line, or its place": [*lines[:3], changed(other[3], sequence=3)],
-        "line 3: an event is a JSON object": [*lines[:2], b"[1]"],
+        "line 3: an event must be a JSON object": [*lines[:2], b"[1]"],
         f"line {end - 1}: this line, or its place": [*lines[:-2], lines[-1]],
     }
 
@@ -170,7 +170,7 @@ def test_what_had_not_ended_comes_in_as_a_picture_that_nothing_follows(store):
     assert first.data == replace(store.read(TWO)[0].data, origin="import")
     assert (end.sequence, end.data) == (4, catalog.ExecutionPictured("running"))
     assert (target.record(TWO).status, target.unended(), target.orphans()) == ("picture", [], [])
-    assert "it had not ended (running)" in caveats(found)[0]
+    assert "the execution had not ended (running)" in caveats(found)[0]
     with pytest.raises(StoreError, match=r"is picture: execution_resumed cannot follow.*--as-fork"):
         target.append(TWO, [event(5, catalog.ExecutionResumed(), TWO, path="")], 4)
 

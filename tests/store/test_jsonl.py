@@ -107,9 +107,9 @@ def test_the_older_keys_are_understood(lines):
 def bad_files(lines):
     return {
         "line 3: not a line of JSON": [*lines[:2], b"{oops", *lines[3:]],
-        "line 2: an event is a JSON object": [lines[0], b"[1]"],
+        "line 2: an event must be a JSON object": [lines[0], b"[1]"],
         "line 3: sequence 4 leaves a gap; expected 3": [*lines[:2], *lines[3:]],
-        "line 4: sequence 3 comes a second time; expected 4": [*lines[:3], lines[2], *lines[3:]],
+        "line 4: sequence 3 occurs twice; expected 4": [*lines[:3], lines[2], *lines[3:]],
         "line 1: sequence 2 leaves a gap; expected 1": lines[1:],
         "line 1: a log begins with execution_started": [edited(lines[1], sequence=1)],
         "line 2: belongs to execution exec_x": [lines[0], edited(lines[1], execution_id="exec_x")],

@@ -16,7 +16,7 @@ async function start(): Promise<void> {
   const names = (main.dataset["parts"] ?? "").split(" ");
   const { valid: validParts, faults } = partsOf(document, [...new Set([...REQUIRED, ...names])]);
   const notices = [...faults.values()].map((fault) =>
-    h("p", { class: "fault", role: "alert" }, `${fault} Get the file again from where it came from.`));
+    h("p", { class: "fault", role: "alert" }, `${fault} Get the file again from its source.`));
   messages.replaceChildren(...notices);
   if (REQUIRED.some((name) => faults.has(name))) {
     messages.append(h("p", {}, "So the run cannot be shown."));
