@@ -128,7 +128,7 @@ QUEUE_COLUMNS: Columns = {
     "status": Column(TEXT, "``enqueued``, or the status between two workers"),
     "due": Column(MOMENT, "earliest start, UTC"),
     "key": Column(TEXT, "start key"),
-    "attempts": Column(COUNT, "number of workers that died with the run since it made progress"),
+    "attempts": Column(COUNT, "number of workers that died while they ran it, since the run last made progress"),
     "workers": Column(ANYTHING, "workers that can run it"),
     "why": Column(
         TEXT, "reason why the run does not start: paused, interrupted too often, or the reason why no worker can run it"
@@ -272,7 +272,7 @@ WHY_COLUMNS: Columns = {
     "calls": Column(ANYTHING, "numbers of the events that started calls of the step", _calls),
     "reads": Column(ANYTHING, "numbers of the values from which it was computed", lambda row: list(row.origin.reads)),
     "because": Column(ANYTHING, "numbers of the choices on which it depends", lambda row: list(row.origin.because)),
-    "told": Column(TEXT, "description in words", "description"),
+    "told": Column(TEXT, "description of the value", "description"),
 }
 
 
@@ -606,7 +606,7 @@ COMPARED_COLUMNS: Columns = {
     "difference": Column(TEXT, "``same``, ``changed``, ``added``, ``removed``", "row.difference"),
     "facet": Column(TEXT, "first difference: ``asked``, ``answered`` or ``status``", "row.facet"),
     "kind": Column(TEXT, "``step``, ``item``, ``operation``, ``question``, ``variable`` ...", "row.present.kind"),
-    "place": Column(TEXT, "place in words", "row.place"),
+    "place": Column(TEXT, "description of the place", "row.place"),
     "path": Column(
         TEXT, "path, from A if A has the place, else from B (also for the next three columns)", "row.present.path"
     ),

@@ -399,7 +399,7 @@ def _differences(pair: Pair) -> Differences:
     # Differences that are neither shown nor counted as remaining lie inside or around the shown ones.
     within = len(pair.differences) - remaining - shown
     notes = [f"… and {plural(remaining, 'more difference')}"] if remaining else []
-    notes += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
+    notes += [f"not shown: {plural(within, 'difference')} inside or around the listed differences"] if within else []
     note = f"{'; '.join(notes)}; .frame() lists all." if notes else ""
     return Differences(tuple(rows), note=note, most_in_text=SHOWN, total=shown - requests + remaining)
 

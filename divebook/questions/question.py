@@ -122,7 +122,9 @@ KINDS: Final[dict[str, KindOfQuestion]] = {
     TIMEOUT: KindOfQuestion("text", "TEXT", optional=True),
     SYSTEM_ERROR: KindOfQuestion("text", "TEXT", optional=True),
     OUTCOME_UNKNOWN: KindOfQuestion("retry, done or fail (done: with its result)", RETRY, definable=False),
-    AGENT_CHANGED: KindOfQuestion("finish (as it began) or anew (start again), as offered", ANEW, definable=False),
+    AGENT_CHANGED: KindOfQuestion(
+        "finish (with the original agent) or anew (start the turn again), if offered", ANEW, definable=False
+    ),
 }
 DEFINABLE: Final = tuple(kind for kind, about in KINDS.items() if about.definable)
 """Kinds of questions that a definition, a function or a pipeline may ask."""
@@ -695,7 +697,7 @@ _JUDGED: Final = {
     RETRY: "make the call again",
     DONE: "it went through",
     FAIL: "it did not go through",
-    FINISH: "finish as it began",
+    FINISH: "finish with the original agent",
     ANEW: "start the turn again",
 }
 _LASTING: Final = {"run": ", and calls like it in this run", "always": ", and calls like it in every run"}

@@ -212,7 +212,7 @@ def test_a_schema_may_have_the_name_of_a_word_of_sql(server, word):
 
 @pytest.mark.parametrize("name", ["pg_mine", "Runs", "a-b", "", "läufe", 'a"b'])
 def test_other_schemas_are_refused_with_what_may_be_written(server, name):
-    with pytest.raises(SetupError, match="cannot be used; write a name of small letters"):
+    with pytest.raises(SetupError, match="cannot be used; use a name of lowercase letters"):
         PostgresStore(server.url(quote(name)))
 
 

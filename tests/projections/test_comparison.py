@@ -421,5 +421,5 @@ def test_blocked_calls_can_get_a_result_and_ids_are_not_in_the_head(asked):
     assert "exec_" not in head
     completed = what_if.give(7)
     assert (completed.run.status, completed.blocked, completed.run.variables["p"]) == ("completed", 0, 7)
-    with pytest.raises(SetupError, match="one result per blocked call: 1 to 1, not 2"):
+    with pytest.raises(SetupError, match="one result for each blocked call, so it needs 1 to 1 results, not 2"):
         what_if.give(1, 2)

@@ -150,7 +150,7 @@ def test_what_cannot_be_changed_is_refused():
             environment.run_of(source.id).what_if(tools="sometimes")
         with pytest.raises(SetupError, match="events, 1 to 19, not 4000"):
             environment.run_of(source.id).what_if(at=4000)
-        with pytest.raises(SetupError, match="no entry of that name"):
+        with pytest.raises(SetupError, match="no variable of that name"):
             environment.run_of(source.id).what_if({"variables": {"nothing": 1}})
         with pytest.raises(SetupError, match=r"no option 'tool' \(did you mean 'tools'\?\)"):
             environment.run_of(source.id).what_if(tool="live")

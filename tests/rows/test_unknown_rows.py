@@ -33,7 +33,9 @@ def world(tmp_path):
 
 def test_who_is_asked_about_a_range_is_told_which_of_its_rows_are_in_question(world):
     environment, again, trace = world
-    with pytest.warns(UserWarning, match=r"<label: \d+ of 150 rows; waiting for .*>\. Answer that; wait\(\) then"):
+    with pytest.warns(
+        UserWarning, match=r"<label: \d+ of 150 rows; waiting for .*>\. Answer the question; wait\(\) then"
+    ):
         rows = again().wait()
     (question,) = rows.run.open_questions
     told = re.search(r"its rows (\d+) have ended and are written; (\d+) may .*: ([^.]*)", question.message)

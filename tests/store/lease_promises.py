@@ -47,8 +47,8 @@ class LeasePromises:
             store.acquire(ONE, THERE, 30, now=NOW + 29 * SECOND)
         assert (caught.value.name, caught.value.host, caught.value.pid) == ("kernel", "here", 11)
         until = f"{caught.value.until.astimezone():%Y-%m-%d %H:%M:%S %Z}"
-        assert "driven by kernel (process 11 on here). If that process is gone" in str(caught.value)
-        assert f"resume the execution from {until} on. Wait, or" in str(caught.value)
+        assert "driven by kernel (process 11 on here). Wait until that process has finished" in str(caught.value)
+        assert f"resume the execution after {until}" in str(caught.value)
 
     def test_a_held_lease_is_refused_to_its_own_owner(self, store):
         store.append(ONE, log(1), 0)
@@ -229,7 +229,7 @@ class LeasePromises:
 
     def test_only_a_first_batch_may_acquire(self, store):
         store.append(ONE, log(1), 0)
-        with pytest.raises(ValueError, match="acquire is for the first batch of a new execution"):
+        with pytest.raises(ValueError, match="acquire is possible only with the first batch of a new execution"):
             store.append_all([batch(ONE, 1, [step(2)], acquire=HERE)])
 
     def test_the_end_of_an_execution_releases_its_lease(self, store):

@@ -161,7 +161,7 @@ def test_a_second_process_is_refused_and_overwrites_nothing():
     one.append(ONE, log(2), 0)
     other = StoreAdapter(lists)
     other.append(ONE, steps(3, 4), 2)
-    with pytest.raises(StoreError, match="One process at a time"):
+    with pytest.raises(StoreError, match="Only one process at a time"):
         one.append(ONE, [step(3)], 2)
     assert StoreAdapter(lists).read(ONE) == other.read(ONE)
 

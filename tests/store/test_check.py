@@ -214,7 +214,7 @@ def test_a_damaged_message_is_found_and_not_used(written):
     assert only_damage(written)[2] == f"message 1 to execution {TWO} does not match its checksum"
     with SqliteStore(written) as store:
         assert [message.number for message in store.new_messages(0)] == [2]
-        with pytest.raises(CorruptStoreError, match=f"message 1 to execution {TWO} does not have the checksum"):
+        with pytest.raises(CorruptStoreError, match=f"message 1 to execution {TWO} does not match its checksum"):
             store.inbox(TWO)
 
 
@@ -222,7 +222,7 @@ def test_a_damaged_message_is_found_and_not_used(written):
 def test_a_damaged_or_foreign_checkpoint_is_found_and_counts_as_none(written, change):
     tamper(written, f"UPDATE checkpoints SET {change}")
     assert only_damage(written)[2].startswith(
-        "a checkpoint of it is damaged, or was made of another log. It is not used"
+        "a checkpoint of the execution is damaged or belongs to another log. The checkpoint is not used"
     )
     with SqliteStore(written) as store:
         assert [store.checkpoint(name) for name in (ONE, TWO)] == [None, None]
@@ -234,7 +234,7 @@ def test_a_checkpoint_of_what_the_log_was_before_counts_as_none(written, tmp_pat
         other.put_checkpoint(ONE, 3, b"another fold")
     copied = "INSERT OR REPLACE INTO checkpoints SELECT * FROM other.checkpoints"
     tamper(written, f"ATTACH '{tmp_path / 'other.db'}' AS other", copied)
-    assert "was made of another log" in only_damage(written)[2]
+    assert "belongs to another log" in only_damage(written)[2]
     with SqliteStore(written) as store:
         assert store.checkpoint(ONE) is None
 
@@ -284,7 +284,7 @@ def test_a_damaged_record_hides_no_other(written, caplog):
     tamper(written, f"UPDATE executions SET note = 'x' WHERE id = '{ONE}'")
     assert only_damage(written) == (ONE, None, "the record does not match its checksum")
     with SqliteStore(written) as store:
-        with pytest.raises(CorruptStoreError, match=f"the row of execution {ONE} does not have the checksum"):
+        with pytest.raises(CorruptStoreError, match=f"the row of execution {ONE} does not match its checksum"):
             store.record(ONE)
         assert [record.execution_id for record in store.records()] == [TWO]
     assert f"the row of execution {ONE} does not have" in caplog.text

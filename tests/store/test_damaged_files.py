@@ -80,7 +80,7 @@ def test_a_log_longer_than_its_record_cannot_be_written_over(path):
         with pytest.raises(CorruptStoreError):
             store.append(ONE, [event(4, StepCompleted(), event_id="event-other")], 3)
         assert len(store.stored_log(ONE).records) == 5
-        with pytest.raises(CorruptStoreError, match=r"event 3 .* does not have the checksum"):
+        with pytest.raises(CorruptStoreError, match=r"event 3 .* does not match its checksum"):
             store.read(ONE)
         assert store.read_sound(ONE)[0] == log(2)
 

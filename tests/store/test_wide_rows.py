@@ -133,7 +133,7 @@ def test_single_events_are_read_with_one_query_and_checked(written):
     tamper(written, f"UPDATE events SET data = replace(data, 'action', 'axtion') WHERE {PLACE} 7")
     with SqliteStore(written) as store:
         assert list(store.facts(ONE, [2, 10])) == [2, 10]
-        with pytest.raises(CorruptStoreError, match=r"the record of events 7 to 8 .* does not have the checksum"):
+        with pytest.raises(CorruptStoreError, match=r"the record of events 7 to 8 .* does not match"):
             store.facts(ONE, [2, 8])
 
 
