@@ -169,7 +169,9 @@ class RunLine:
 
     @property
     def way_on(self) -> str:
-        """Text about the point at which a stopped run would continue: ``continues at step a (2 of 4 items completed)``."""
+        """Text about the point at which a stopped run would continue, such as ``continues at step a (2 of 4 items
+        completed)``.
+        """
         summary = self.summary
         if summary is None or not summary.step:
             return "continues where it stopped"
