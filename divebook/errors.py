@@ -689,7 +689,8 @@ class ExecutionEndedError(StoreError):
         self.status = status
         self.event_type = event_type
         super().__init__(
-            f"execution {run_id} is {status}, so no {event_type} event can be added to its log. Nothing was "
+            f"execution {run_id} has the status {status!r}, so no {event_type} event can be added to its log. "
+            "Nothing was "
             f"written; {way_on}"
         )
 

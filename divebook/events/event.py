@@ -118,7 +118,7 @@ def check_place(entry: Any) -> None:  # an event, or a record
     if not 0 < entry.recorded_at <= LATEST:
         early = ", before 1970: set the clock of this machine" if entry.recorded_at < 0 else ""
         raise InvalidEventError(
-            f"timestamp must be from a year up to 9999, got {entry.recorded_at} microseconds{early}"
+            f"timestamp is required and must be in a year up to 9999, got {entry.recorded_at} microseconds{early}"
         )
 
 

@@ -93,7 +93,8 @@ class EngineThread:
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     loop.run_forever()
         except Exception as error:  # noqa: BLE001 - logged, and raised for every waiting caller
-            loop.call_exception_handler({"message": "the engine's event loop has ended because of an error", "exception": error})
+            message = "the engine's event loop has ended because of an error"
+            loop.call_exception_handler({"message": message, "exception": error})
             loop.close()
             self._fail_waiters(loop, f"{type(error).__name__}: {error}")
         else:

@@ -83,5 +83,5 @@ def test_what_is_written_carries_the_version_of_its_form(monkeypatch):
     assert FORM not in catalog.StepStarted("script").to_data()
     monkeypatch.setattr(catalog.StepStarted, "form", 1)
     assert catalog.StepStarted("script").to_data() == {FORM: 1, "step_type": "script", "visit": 1}
-    with pytest.raises(NewerStoreError, match="a step_started event has form 1"):
+    with pytest.raises(NewerStoreError, match="a step_started event has format version 1"):
         payload_from("step_started", catalog.StepStarted("script").to_data())

@@ -471,7 +471,9 @@ def test_a_message_waits_for_a_move_that_is_being_committed_and_is_refused(store
                 assert store.append_all([batch(ONE, 2, [completed(3)], last_message=0)]) == [None]
             posting = threads.submit(other.post, message)
             assert waits_for_a_lock(other)
-        with pytest.raises(ExecutionEndedError, match="is completed, so no signal event can be added to its log"):
+        with pytest.raises(
+            ExecutionEndedError, match="has the status 'completed', so no signal event can be added to its log"
+        ):
             posting.result(20)
     assert store.inbox(ONE) == []
 

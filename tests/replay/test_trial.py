@@ -334,7 +334,7 @@ def test_what_a_workflow_function_asked_an_agent_is_asked_again(rhymed, tmp_path
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
-        ("poets", {}, NotFoundError, "asked no agent 'poets' in this run (did you mean 'poet'?)"),
+        ("poets", {}, NotFoundError, "called no agent 'poets' in this run (did you mean 'poet'?)"),
         ("poet", {"visit": 2}, SetupError, "called agent 'poet' 1 time; visit must be from 1 to 1, not 2"),
         ("twice_as_many", {}, SetupError, "call it directly, without a run: twice_as_many(count=2)"),
     ],

@@ -280,7 +280,7 @@ def test_a_plan_says_what_would_be_blocked():
         plan = environment.run_of(source.id).what_if({"inputs": {"n": 3}}, plan=True)
         assert plan.summary == "0 operations reused, 0 live, 1 blocked"
         for count in (0, True, "2"):
-            with pytest.raises(SetupError, match="once or more"):
+            with pytest.raises(SetupError, match="at least once"):
                 environment.run_of(source.id).what_if(repeat=count)
 
 

@@ -107,7 +107,7 @@ def test_what_makes_no_sense_is_told_before_anything_begins(environment, functio
 
 def test_an_input_that_is_no_column_is_named(environment):
     with pytest.raises(
-        SetupError, match=r"workflow 'inverse' takes n; the frame has the columns text: name its inputs"
+        SetupError, match=r"workflow 'inverse' takes n; the frame has the columns text: give the inputs of the workflow"
     ):
         mapped(environment, FRAME[["text"]], INVERSE)
 

@@ -324,7 +324,7 @@ def test_a_call_without_an_end_that_the_code_leaves_out_is_not_forgotten(kind, o
         failed = world.run_of(name).resume().wait(20)
         assert failed.status == "failed"
         assert "the code no longer matches the log at step 'leaves_out', call " in failed.error
-        assert "now asked for nothing" in failed.error
+        assert "the code requests nothing" in failed.error
         assert not [event for event in failed.history() if event.event_type == "step_completed"]
         # With the former code, the execution continues.
         PROGRAM[:] = program

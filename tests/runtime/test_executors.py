@@ -216,7 +216,7 @@ def test_a_given_executor_that_is_broken_for_good_is_named_and_with_what_to_do()
     with environment(executor=ProcessPoolExecutor(1), actions=[Action("die", die, idempotent=True)]) as world:
         error = world.start(Workflow("w", [Step("s", action="die")])).wait(60).error
     assert 'action "die" may or may not have taken effect: BrokenProcessPool' in error
-    assert "ProcessPoolExecutor takes no calls" in error
+    assert "ProcessPoolExecutor accepts no more calls" in error
     assert "Pass the environment a function that returns a new executor" in error
 
 

@@ -247,7 +247,9 @@ class StorePromises(
             store.append(ONE, steps(4, 5), 3)
 
     def test_a_log_begins_with_execution_started(self, store):
-        with pytest.raises(InvalidEventError, match=r"invalid event at index 0: a log must begin with an execution_started event"):
+        with pytest.raises(
+            InvalidEventError, match=r"invalid event at index 0: a log must begin with an execution_started event"
+        ):
             store.append(ONE, [event(1, StepCompleted())], 0)
         assert store.records() == []
 

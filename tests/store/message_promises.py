@@ -157,7 +157,8 @@ class MessagePromises:
             store.append(name, [event(3, data, name, path="")], 2)
             for sent in (answer("b"), signal(), replace(signal("c"), kind="annotation")):
                 with pytest.raises(
-                    ExecutionEndedError, match=f"is {end}, so no {sent.kind} event can be added to its log"
+                    ExecutionEndedError,
+                    match=f"has the status '{end}', so no {sent.kind} event can be added to its log",
                 ) as ended:
                     store.post(replace(sent, execution_id=name))
                 assert (ended.value.run_id, ended.value.status, ended.value.event_type) == (name, end, sent.kind)

@@ -287,7 +287,7 @@ def test_a_damaged_record_hides_no_other(written, caplog):
         with pytest.raises(CorruptStoreError, match=f"the row of execution {ONE} does not match its checksum"):
             store.record(ONE)
         assert [record.execution_id for record in store.records()] == [TWO]
-    assert f"the row of execution {ONE} does not have" in caplog.text
+    assert f"the row of execution {ONE} does not match its checksum" in caplog.text
 
 
 # --- the grammar of a log
@@ -300,7 +300,7 @@ ASK = (catalog.InterruptRaised("q", "confirm", "Go?"), "main", "a")
 ANSWER = (catalog.InterruptResolved("q", response=True), "main", "a")
 BRANCH = (catalog.PathBranched([{"id": "main-1", "current_step": "b"}]), "main", "a")
 UNGRAMMATICAL = {
-    "event 2 (step_started): path main has not begun": [(catalog.StepStarted("script"), "main", "a")],
+    "event 2 (step_started): path main has not started": [(catalog.StepStarted("script"), "main", "a")],
     "event 3 (operation_completed): call op ends without having started": [MAIN, RETURN],
     "event 5 (operation_completed): call op ends without having started": [MAIN, CALL, RETURN, RETURN],
     "event 3 (interrupt_resolved): question q was never asked": [MAIN, ANSWER],
@@ -333,7 +333,7 @@ def test_a_first_event_of_another_log_is_found(written):
     tamper(written, f"UPDATE events SET ({columns}) = ({first}) WHERE place = (3 << 32) + 1")
     execution, sequence, said = only_damage(written)
     assert (execution, sequence) == (THREE, 1)
-    assert said.startswith("event 1 was not recorded when the execution began")
+    assert said.startswith("event 1 was not recorded when the execution started")
 
 
 def test_the_only_event_without_its_checksum_is_found(written):

@@ -173,7 +173,7 @@ def test_what_had_not_ended_comes_in_as_a_picture_that_nothing_follows(store):
     assert (end.sequence, end.data) == (4, catalog.ExecutionPictured("running"))
     assert (target.record(TWO).status, target.unended(), target.orphans()) == ("picture", [], [])
     assert "the execution had not ended (running)" in caveats(found)[0]
-    with pytest.raises(StoreError, match=r"is picture: execution_resumed cannot follow.*--as-fork"):
+    with pytest.raises(StoreError, match=r"has the status 'picture', so no execution_resumed event.*--as-fork"):
         target.append(TWO, [event(5, catalog.ExecutionResumed(), TWO, path="")], 4)
 
 
@@ -225,7 +225,7 @@ def test_numbers_of_messages_stay_in_the_store_they_belong_to(store):
 
 def test_what_moves_here_is_not_renamed(store):
     found = replace(read_lines(exported(store, TWO)), is_moved=True)
-    with pytest.raises(SetupError, match="moves here"):
+    with pytest.raises(SetupError, match="was exported with --move"):
         import_(found, store, rename=True)
 
 

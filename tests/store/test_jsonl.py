@@ -113,7 +113,7 @@ def bad_files(lines):
         "line 1: sequence 2 leaves a gap; expected 1": lines[1:],
         "line 1: a log must begin with execution_started": [edited(lines[1], sequence=1)],
         "line 2: the event belongs to execution exec_x": [lines[0], edited(lines[1], execution_id="exec_x")],
-        "line 3: event id .* is that of line 2": [*lines[:2], edited(lines[2], id=json.loads(lines[1])["id"])],
+        "line 3: event id .* already occurs in line 2": [*lines[:2], edited(lines[2], id=json.loads(lines[1])["id"])],
         "line 2: data is required": [lines[0], edited(lines[1], data=None)],
         "line 2: timestamp is required": [lines[0], edited(lines[1], timestamp="")],
         "line 2: not an event: Invalid isoformat": [lines[0], edited(lines[1], timestamp="yesterday")],
@@ -122,7 +122,7 @@ def bad_files(lines):
         "line 2: id must be text, got an integer": [lines[0], edited(lines[1], id=7)],
         "line 2: sequence must be an integer of 64 bits, got a number": [lines[0], edited(lines[1], sequence=2.0)],
         "line 1: execution_started: data validation failed": [edited(lines[0], data={"workflow_name": ""})],
-        "holds no events": [b"", b" "],
+        "contains no events": [b"", b" "],
     }
 
 
