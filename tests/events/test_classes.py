@@ -389,7 +389,7 @@ def test_an_instance_with_more_than_its_fields_is_refused():
     loose, marked = Loose(1), Marked(1)
     loose.note = marked.note = "lost"
     for value, text in [
-        (loose, r"value.note: it is not a field of Loose, and would be lost"),
+        (loose, r"value.note: it is not a field of Loose and would be lost"),
         (marked, r"value.note: it is not a field of Marked"),
         (Listed(2), "is also a list, whose content is not in a field"),
         (Mapped(2), "is also a dict, whose content is not in a field"),

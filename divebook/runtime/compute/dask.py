@@ -27,6 +27,7 @@ from divebook.runtime.compute.process_calls import make_pickled_call, pickle_cal
 from divebook.runtime.compute.processes import Processes
 from divebook.runtime.compute.threads import THREADS, Compute, LimitedSlot, SlotPool, Task, await_task, in_thread
 from divebook.text.arguments import describe, require_string
+from divebook.text.format import plural
 from divebook.text.protocols import protocol_problems, require_protocol
 from divebook.text.redaction import logger
 
@@ -485,9 +486,9 @@ class _Connection:
         if resources_of_workers and not any(fits):
             offers = sorted({_listed(offer) for offer in resources_of_workers})
             raise StepError(
-                f"{label} was not called: it needs {_listed(resources)}, but none of the "
-                f"{len(resources_of_workers)} workers of the cluster at {identity['address']} offers that "
-                f"(available: {'; '.join(offers)}): start one with "
+                f"{label} was not called: it needs {_listed(resources)}, but no worker of the cluster at "
+                f"{identity['address']} offers that ({plural(len(resources_of_workers), 'worker')}, available: "
+                f"{'; '.join(offers)}): start one with "
                 f'dask worker --resources "{_listed(resources)}"'
             )
 
