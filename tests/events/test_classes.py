@@ -286,7 +286,7 @@ def test_a_class_that_became_another_kind_or_lost_a_member_is_named(cell):
     model = normalize(cell("class A(BaseModel):\n    n: int\ndivebook.allow(A)").A(n=1))
     member = normalize(cell("class E(enum.Enum):\n    A = 1\n    B = 2\ndivebook.allow(E)").E.B)
     cell("class A(enum.Enum):\n    N = 1\nclass E(enum.Enum):\n    A = 1")
-    with pytest.raises(UnopenableValueError, match="it was a model when it was recorded"):
+    with pytest.raises(UnopenableValueError, match="the class was a model when the value was recorded"):
         model.to_python()
     with pytest.raises(UnopenableValueError, match="no longer has the member 'B'"):
         member.to_python()
