@@ -188,7 +188,7 @@ def test_a_child_is_named_so_that_it_can_be_asked():
 
 def test_a_name_that_nothing_sets_is_refused_with_the_nearest():
     run = run_of([Step("a", script="1", store="total")])
-    with pytest.raises(NotFoundError, match=r"no event up to 9 sets a variable totl .did you mean 'total'"):
+    with pytest.raises(NotFoundError, match=r"no event up to event 9 sets a variable totl .did you mean 'total'"):
         run.why("totl")
 
 

@@ -185,7 +185,7 @@ class TestForks:
                 return str(caught.value)
 
             told = in_a_fork(look)
-            assert f"was opened by process {os.getpid()}, from which this one was forked" in told
+            assert f"was opened by process {os.getpid()}, from which this process was forked" in told
             assert len(world.store.records()) == 1
 
     def test_a_child_forked_while_a_thread_writes_waits_for_no_lock(self, tmp_path):
