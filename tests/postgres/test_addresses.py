@@ -234,7 +234,7 @@ def test_no_password_is_shown_and_the_location_opens_the_store_again(server, add
         (
             "postgresql://ann:s3cret@nowhere.invalid/db",
             ConnectionLostError,
-            "ann:.*@nowhere.invalid/db is out of reach",
+            "ann:.*@nowhere.invalid/db cannot be reached",
         ),
         ("postgresql://ann:s3c@ret:x@host/db", SetupError, "is not a database"),
         ("postgresql://ann:s3cret@host/db?nonsense=1", SetupError, "is not a database"),

@@ -85,7 +85,7 @@ def test_a_commit_whose_connection_was_lost_is_settled_by_the_end_of_the_log(bet
         store.append(ONE, log(1), 0)
         for last in range(1, 21, 2):
             between.losses.append(loss)
-            with pytest.raises(ConnectionLostError, match="out of reach"):
+            with pytest.raises(ConnectionLostError, match="cannot be reached"):
                 store.append(ONE, steps(last + 1, last + 2), last)
             assert store.append_all([batch(ONE, last, steps(last + 1, last + 2), again=True)]) == [None]
         assert store.read(ONE) == log(21)

@@ -106,7 +106,7 @@ def test_a_branch_is_not_called_as_another_thread_is(name):
     thread = environment.threads["t"]
     thread.branch(2, "again")
     thread.branch(2, "other")
-    with pytest.raises(SetupError, match=f"after turn 1 of thread t cannot be called '{name}'"):
+    with pytest.raises(SetupError, match=f"after turn 1 of thread t cannot have the id '{name}'"):
         thread.branch(1, name)
     assert [len(environment.threads[found].turns) for found in ("t", "other", "again")] == [2, 2, 2]
     assert environment.threads["other"].branches == ["other"]
