@@ -321,7 +321,9 @@ def unexpected_argument(function: str, argument: str, parameters: Iterable[str])
     "Agent() got an unexpected keyword argument 'modle'; did you mean 'model'?"
     """
     names = list(parameters)
-    hint = did_you_mean(argument, names) or (f"there are {', '.join(names)}" if names else "it takes none")
+    hint = did_you_mean(argument, names) or (
+        f"its arguments are {', '.join(names)}" if names else "it takes no keyword arguments"
+    )
     return TypeError(f"{function}() got an unexpected keyword argument {argument!r}; {hint}")
 
 
@@ -427,7 +429,7 @@ class NotFoundError(DivebookError):
         # At most ten names, since a store or an environment may have thousands.
         if self.available:
             return f" (known: {', '.join(sorted(self.available)[:10])})"
-        return f" (there is no {self.kind})"
+        return f" (no {self.kind} exists)"
 
 
 class NameNotFoundError(NotFoundError, KeyError):
@@ -453,7 +455,9 @@ class AlreadyRegisteredError(DivebookError):
     def __init__(self, kind: str, name: str) -> None:
         self.kind = kind
         self.name = name
-        super().__init__(f"{kind} already registered: {name}; rename one of them, or add it with replace=True")
+        super().__init__(
+            f"{kind} already registered: {name}; rename one of the two, or add the new one with replace=True"
+        )
 
 
 class SetupError(DivebookError):
@@ -543,7 +547,9 @@ class UncopyableValueError(EnvelopeError):
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
         self.reason = reason
-        super().__init__(f"cannot copy {path}: {reason}; store a name or a key there, and keep the object elsewhere")
+        super().__init__(
+            f"cannot copy {path}: {reason}; put a name or a key there instead, and store the object elsewhere"
+        )
 
 
 class UnstorableValueError(DivebookError):
@@ -637,8 +643,8 @@ class UnrelatedError(DivebookError):
         self.runs = runs
         (one, its), (other, second) = runs
         super().__init__(
-            f"{one} ran the workflow {its!r} and {other} the workflow {second!r}, so they have no steps in common. "
-            f"Compare runs of one workflow, or a run with its fork or what-if{f': {advice}' if advice else ''}"
+            f"{one} ran workflow {its!r}, but {other} ran workflow {second!r}, so their steps cannot be compared. "
+            f"Compare runs of the same workflow, or a run with its fork or what-if{f': {advice}' if advice else ''}"
         )
 
 
@@ -660,8 +666,8 @@ class ConcurrentAppendError(StoreError):
         self.expected = expected
         self.actual = actual
         super().__init__(
-            f"execution {run_id} is at event {actual}, not {expected}: another writer was first. Nothing was written; "
-            "resume the execution to continue from its present state"
+            f"execution {run_id} is at event {actual}, not {expected}: another process has written to its log in "
+            "the meantime. Nothing was written; resume the execution to continue from its current state"
         )
 
 
@@ -682,8 +688,8 @@ class UnreadMessageError(StoreError):
         self.last_message = last_message
         self.newest = newest
         super().__init__(
-            f"execution {run_id} has received message {newest}, but this writer has read the messages only up to "
-            f"number {last_message}. Nothing was written; read the inbox of the execution again"
+            f"the newest message to execution {run_id} has number {newest}, but this process has read its messages "
+            f"only up to number {last_message}. Nothing was written; read the inbox of the execution again"
         )
 
 
@@ -706,7 +712,9 @@ class ExecutionEndedError(StoreError):
         self.status = status
         self.event_type = event_type
         super().__init__(
-            f"execution {run_id} is {status}: {event_type} cannot follow its end. Nothing was written; {way_on}"
+            f"execution {run_id} has the status {status!r}, so no {event_type} event can be added to its log. "
+            "Nothing was "
+            f"written; {way_on}"
         )
 
 
@@ -756,10 +764,10 @@ class FencedError(StoreError):
         self.current = current
         # Tokens grow with each lease of an execution (fencing). A writer with a smaller token than `current` has lost
         # its lease, even if it does not know that yet: it may have been suspended while another process took over.
-        writer = "this writer has no lease" if token is None else f"this writer has lease {token}"
+        writer = "this process has no lease" if token is None else f"this process has lease {token}"
         super().__init__(
-            f"execution {run_id} is under lease {current}, but {writer}: another process has taken it over. Nothing "
-            "was written; leave the execution to its present owner, or resume it to take it back"
+            f"another process has taken over execution {run_id}: its current lease has number {current}, but "
+            f"{writer}. Nothing was written; let the other process continue the execution, or resume it here"
         )
 
 
@@ -775,9 +783,9 @@ class LeaseHeldError(StoreError):
         self.name = name
         self.until = until
         super().__init__(
-            f"execution {run_id} is driven by {name or 'a process'} (process {pid} on {host}). If that process is "
-            f"gone, you can resume the execution from {until.astimezone():%Y-%m-%d %H:%M:%S %Z} on. Wait, or end that "
-            "process, then resume"
+            f"execution {run_id} is driven by {name or 'a process'} (process {pid} on {host}). Wait until that "
+            f"process has finished, or end it and then resume the execution. If that process no longer exists, you "
+            f"can resume the execution after {until.astimezone():%Y-%m-%d %H:%M:%S %Z}"
         )
 
 
@@ -843,7 +851,7 @@ class ExecutionNotFoundError(StoreError, NotFoundError):
 
     def _advice(self) -> str:
         newest = ", ".join(self.available[:3])
-        return super()._advice() if self.suggestion or not newest else f" (the newest: {newest})"
+        return super()._advice() if self.suggestion or not newest else f" (the newest executions: {newest})"
 
 
 class WorkspaceError(DivebookError):
@@ -1253,8 +1261,12 @@ class ExecutionWaitingError(ExecutionError):
         self.run_id = run_id
         self.question = question
         self.signals = signals
-        answer = f"an answer: {question} (answer the question, or give the answer at the start)" if question else ""
-        what = answer or signals or "a time"
+        answer = (
+            f"an answer: {question} (answer the question, or pass the answer when you start the run)"
+            if question
+            else ""
+        )
+        what = answer or signals or "a point in time"
         super().__init__(f"execution {run_id} waits for {what}")
 
 
@@ -1278,9 +1290,10 @@ class DivergenceError(ExecutionError):
         self.changes = tuple(changes)
         what = f" ({'; '.join(self.changes)})" if self.changes else ""
         super().__init__(
-            f"history and definition disagree at {place}: recorded {recorded}, now asked for {requested}{what}. The "
-            "recorded result is not used. Restore the old code and resume the execution, or start a new one. To "
-            "change code while older executions continue, put the change into `if await ctx.version(...)`"
+            f"the code no longer matches the log at {place}: the log has {recorded}, but the code requests "
+            f"{requested}{what}. The recorded result is not used. Restore the old code and resume the execution, or "
+            "start a new execution. To change code while older executions continue, put the change into `if await "
+            "ctx.version(...)`"
         )
 
 
@@ -1309,9 +1322,9 @@ class ReplayMismatchError(ExecutionError):
         self.run_id = run_id
         self.difference = difference
         super().__init__(
-            f"unfaithful: an unchanged replay of execution {run_id} differs from its log, so a what-if would prove "
-            f"nothing. First difference: {difference}. Look for code that reads the clock, random numbers or the "
-            "outside world without recording them, and for functions that were edited since"
+            f"a what-if of execution {run_id} would not be reliable, because even a replay without changes differs "
+            f"from its log. First difference: {difference}. Look for code that reads the clock, random numbers or "
+            "external data without recording them, and for functions that were edited after the run"
         )
 
 

@@ -223,7 +223,9 @@ class Context(WorkflowContext):
                 raise InterruptExpiredError(request.id, question)
             has_answer, response = True, default
         if not has_answer:
-            raise SetupError(f"the test has no answer to {question!r}; write Context(answers={{{question!r}: ...}})")
+            raise SetupError(
+                f"the test defines no answer to {question!r}; write Context(answers={{{question!r}: ...}})"
+            )
         return dict(opened(checked_answer(request, response, FITTING, 0)))
 
     async def wait_signal(self, name: str, within: DurationLike | None = None) -> Any:
@@ -319,7 +321,7 @@ class Context(WorkflowContext):
     async def _ask(self, name: str, prompt: str, output: Any, deps: Any, thread: str | None) -> Any:  # noqa: ARG002
         reply = self._agents.get(name)
         if reply is None:
-            raise SetupError(f"the test has no reply of agent {name!r}; write Context(agents={{{name!r}: ...}})")
+            raise SetupError(f"the test defines no reply of agent {name!r}; write Context(agents={{{name!r}: ...}})")
         value = reply(prompt)
         answer_type = self._outputs.get(name) if output is None else output
         # A reply may be the value itself, or its plain form.

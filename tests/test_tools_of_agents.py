@@ -97,7 +97,7 @@ def test_what_comes_with_a_call_still_comes_where_arguments_are_fixed():
         (
             {"Agents": {"Tools": ["web_search"]}},
             SetupError,
-            "agent a names the tool web_search, which does not exist: ",
+            "agent a uses the tool web_search, which does not exist: ",
         ),
         (
             {"Tools": [{"Name": "fetch", "Enabled": False}], "Agents": {"Tools": ["fetch"]}},
@@ -117,7 +117,7 @@ def test_what_comes_with_a_call_still_comes_where_arguments_are_fixed():
         (
             {"Agents": {"Tools": ["fetch"], "ToolConfig": {"find": {}}}},
             SetupError,
-            "names find, which is not among its",
+            "has options for find, which is not in",
         ),
         (
             {"Tools": [{"Name": "far", "Parameters": {"x": 1}}], "Agents": {"Tools": ["far"]}},

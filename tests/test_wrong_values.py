@@ -400,7 +400,9 @@ def _of_methods():
 @pytest.mark.parametrize(("target", "names"), [*_of_keywords()])
 def test_a_misspelt_keyword_argument_names_the_one_that_was_meant(target, names):
     called = (target.func if isinstance(target, partial) else target).__name__
-    with pytest.raises(TypeError, match=r"unexpected keyword argument 'zzz'; (there are|it takes none)"):
+    with pytest.raises(
+        TypeError, match=r"unexpected keyword argument 'zzz'; (its arguments are|it takes no keyword arguments)"
+    ):
         target(zzz=1)
     for name in names:
         with pytest.raises(TypeError) as raised:

@@ -254,7 +254,7 @@ WHY_COLUMNS: Columns = {
     "depth": Column(COUNT, "number of steps back; 0 for the requested value", _depth),
     "kind": Column(
         TEXT,
-        "``input``, ``set``, ``deleted``, ``kept``: not changed; ``choice``, ``caught``: whether a step failed; "
+        "``input``, ``set``, ``deleted``, ``kept`` (unchanged); ``choice``, ``caught``: whether a step failed; "
         "``output``, ``state``",
         "origin.kind",
     ),
@@ -602,8 +602,10 @@ COMPARED_COLUMNS: Columns = {
     "difference": Column(TEXT, "``same``, ``changed``, ``added``, ``removed``", "row.difference"),
     "facet": Column(TEXT, "first difference: ``asked``, ``answered`` or ``status``", "row.facet"),
     "kind": Column(TEXT, "``step``, ``item``, ``operation``, ``question``, ``variable`` ...", "row.present.kind"),
-    "place": Column(TEXT, "place in words", "row.place"),
-    "path": Column(TEXT, "path, in A if A has the place (also for the next three columns)", "row.present.path"),
+    "place": Column(TEXT, "description of the place", "row.place"),
+    "path": Column(
+        TEXT, "path, from A if A has the place, else from B (also for the next three columns)", "row.present.path"
+    ),
     "step": Column(TEXT, "step", "row.present.step"),
     "iteration": Column(NUMBER, "index of the item of `Each`"),
     "type": Column(TEXT, "type of an operation: ``agent_response``, ``tool_call`` ...", "of_operation"),

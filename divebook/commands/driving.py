@@ -197,7 +197,7 @@ def resume_runs(
         return _resume_several(call, runs, limits, is_for_one=bool(is_for_one))
     run = call.run(runs[0])
     if call.interface == SHELL and strategy is None and definition is None and run.status == COMPLETED:
-        call.print_note(f"execution {run.id} has completed; start a new one to run the workflow again")
+        call.print_note(f"execution {run.id} has completed; start a new execution to run the workflow again")
     run = call.run(runs[0], with_definitions=True)
     if definition is not None:
         # The plan makes no calls and changes nothing.

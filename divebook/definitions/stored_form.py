@@ -52,7 +52,7 @@ def json_value(value: Any, name: str) -> Any:
 
 def _json(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
-        raise UnstorableValueError(path, f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
+        raise UnstorableValueError(path, f"nested deeper than {MAX_DEPTH} levels; does it contain itself?")
     # Exact types only: an instance of a subclass, such as an enum member, is normalized below.
     if type(value) in _ATOMS:
         if type(value) is float and not math.isfinite(value):

@@ -44,8 +44,8 @@ from divebook.events.upcast import RENAMED_STATUSES
 
 Kind: TypeAlias = type[Payload]
 
-_DRIVER = "who drives it"
-_LEASE_HOLDER = "who does so, with its own lease"
+_DRIVER = "the driver of the execution"
+_LEASE_HOLDER = "the process that appends it, with a separate lease"
 _START_NEW = "start a new execution to run the workflow again"
 
 
@@ -68,10 +68,10 @@ class StatusRow:
 
 
 LIFE_CYCLE: tuple[StatusRow, ...] = (
-    StatusRow(PENDING, (), (ExecutionStarted,), "who starts it", "nothing is recorded yet"),
-    StatusRow(ENQUEUED, (ExecutionEnqueued,), None, "the worker that takes it"),
+    StatusRow(PENDING, (), (ExecutionStarted,), "the process that starts it", "nothing is recorded yet"),
+    StatusRow(ENQUEUED, (ExecutionEnqueued,), None, "the worker that claims it"),
     StatusRow(RUNNING, (ExecutionStarted, ExecutionForked, ExecutionResumed), None, _DRIVER),
-    StatusRow(WAITING, (), None, _DRIVER, "who drives it says so with the events it appends"),
+    StatusRow(WAITING, (), None, _DRIVER, "set by the driver together with the events that it appends"),
     StatusRow(COMPLETED, (ExecutionCompleted,), (ExecutionAnnotated,), _LEASE_HOLDER, advice=_START_NEW),
     StatusRow(
         FAILED, (ExecutionFailed,), (ExecutionResumed, ExecutionAnnotated), _LEASE_HOLDER, advice="resume it first"
@@ -95,7 +95,7 @@ LIFE_CYCLE: tuple[StatusRow, ...] = (
         (ExecutionContinuedAsNew,),
         (ExecutionAnnotated,),
         _LEASE_HOLDER,
-        advice="continue the execution that succeeded it",
+        advice="continue its successor",
     ),
     StatusRow(
         SNAPSHOT,
@@ -210,7 +210,7 @@ def check_may_receive(execution_id: str, status: str, kind: str) -> None:
 
 def as_table() -> str:
     """Return the life-cycle table as Markdown, for CONTRIBUTING.md."""
-    rows = ["| status | comes with | may be appended then | by |", "|---|---|---|---|"]
+    rows = ["| status | entered with | events that may be appended | appended by |", "|---|---|---|---|"]
     rows += [
         f"| {row.status} | {_named(row.entered_by) or row.explanation} | {_followers(row.allows)} | {row.writer} |"
         for row in LIFE_CYCLE
@@ -233,7 +233,7 @@ def _named(kinds: tuple[Kind, ...]) -> str:
 #
 #     1  execution_started
 #     2  path_started           main
-#     3  operation_completed    main   call op_1 ends without having begun
+#     3  operation_completed    main   call op_1 ends without having started
 #     4  path_completed         main
 #     5  step_started           main   path main has ended
 #
@@ -297,7 +297,7 @@ class _LogChecker:
         if isinstance(event.data, catalog.PathStarted):
             self.paths[event.path] = True
         elif event.path not in self.paths:
-            yield f"path {event.path} has not begun"
+            yield f"path {event.path} has not started"
         # After the end of the execution, the check of the status has reported the event already.
         elif not self.paths[event.path] and self.status not in TERMINAL:
             yield f"path {event.path} has ended"
@@ -325,7 +325,7 @@ class _LogChecker:
         events shared with the source.
         """
         if self.sequence <= data.at:
-            yield f"it claims to come after event {data.at}"
+            yield f"it is not later than event {data.at}, after which it forks"
         # The end of a dropped operation would belong to the log of the source.
         self.operations = {name: running and name in self.holders for name, running in self.operations.items()}
         self.questions = dict.fromkeys(self.questions, False)
@@ -337,7 +337,7 @@ class _LogChecker:
         # `within` is the number of a start event. An operation that starts twice has two of them, and both lead to its
         # id.
         if data.within is not None and not self.operations.get(self.begun_at.get(data.within, "")):
-            yield f"call {data.operation_id} begins within that of event {data.within}, which is not under way"
+            yield f"call {data.operation_id} starts inside the call of event {data.within}, which is not running"
         self.operations[data.operation_id] = True
         if data.operation_type in ENCLOSING:
             self.holders.add(data.operation_id)
@@ -346,7 +346,7 @@ class _LogChecker:
     def ended(self, data: catalog.OperationCompleted | catalog.OperationFailed) -> Iterator[str]:
         """Register the end of an operation. Yield an error text if the operation was not running."""
         if not self.operations.get(data.operation_id):
-            yield f"call {data.operation_id} ends without having begun"
+            yield f"call {data.operation_id} ends without having started"
         # A person may provide the result later if it was lost.
         self.operations[data.operation_id] = isinstance(data, catalog.OperationFailed) and data.lost is not None
 

@@ -420,9 +420,9 @@ def require_kept(events: Sequence[Event], at: int) -> None:
     if undone is not None and at > undone.before:
         steps = ", ".join(map(repr, undone.steps))
         raise SetupError(
-            f"execution {events[0].execution_id} is rolled back: its calls in {steps} are undone or about to be "
-            f"undone, so nothing can continue from it after event {at}. Fork it at event {max(1, undone.before)} or "
-            "earlier, which makes those calls again, or start a new run"
+            f"execution {events[0].execution_id} is rolled back: its calls in {steps} have been or will be undone, "
+            f"so it cannot continue or be forked after event {at}. Fork it at event {max(1, undone.before)} or "
+            "earlier, which repeats those calls, or start a new run"
         )
 
 
@@ -1036,7 +1036,7 @@ class Draft(ExecutionState):
         path = self._present
         if path is None:
             if self.path_id not in self.paths:
-                raise CorruptStoreError(f"{self._event(data)} is on path {self.path_id!r}, which never began")
+                raise CorruptStoreError(f"{self._event(data)} is on path {self.path_id!r}, which never started")
             path = self._present = self.own(self.path_id)
         return path
 

@@ -680,7 +680,7 @@ class Environment:
 
         Store, printer, clock and chance do not change.
         """
-        require(other, "what an environment takes in", "another Environment", fits=isinstance(other, Environment))
+        require(other, "the environment to merge", "another Environment", fits=isinstance(other, Environment))
         settings = self._settings.plus(other._settings)
         # Applying equal settings would replace the step handlers and listeners for nothing.
         if settings != self._settings:
@@ -707,7 +707,9 @@ class Environment:
         end first, call its `Run.wait` before. A store that was passed in, or that another environment uses, stays open.
         """
         if ENGINE.is_current():
-            raise ExecutionError("close() on the engine's own thread would wait for itself; call it in another thread")
+            raise ExecutionError(
+                "close() was called on the engine's own thread, where it would never return; call it in another thread"
+            )
         if self._is_closed:
             return
         self._is_closed = True

@@ -419,7 +419,7 @@ def require_options(options: Iterable[str], allowed: Collection[str], refusal: s
     """
     for name in options:
         if name not in allowed:
-            advice = did_you_mean(name, allowed) or f"there are {', '.join(allowed)}"
+            advice = did_you_mean(name, allowed) or f"the options are {', '.join(allowed)}"
             raise SetupError(f"{refusal} {name!r} ({advice})")
 
 

@@ -106,7 +106,9 @@ def check_place(entry: Any) -> None:  # an event, or a record
         # A subclass of str or int passes this check, as it fits the declared type. Stores and JSON need the class
         # itself.
         wrong = wrong_field(Event, {name: getattr(entry, name) for name in Event.__slots__ if name != "data"})
-        raise InvalidEventError(wrong or "its texts and numbers must be of the very types str and int")
+        raise InvalidEventError(
+            wrong or "its strings and numbers must have exactly the types str and int, not a subclass"
+        )
     if not entry.id:
         raise InvalidEventError("event id is required")
     if not entry.execution_id:
@@ -116,7 +118,7 @@ def check_place(entry: Any) -> None:  # an event, or a record
     if not 0 < entry.recorded_at <= LATEST:
         early = ", before 1970: set the clock of this machine" if entry.recorded_at < 0 else ""
         raise InvalidEventError(
-            f"timestamp is required, of a year up to 9999, got {entry.recorded_at} microseconds{early}"
+            f"timestamp is required and must be in a year up to 9999, got {entry.recorded_at} microseconds{early}"
         )
 
 

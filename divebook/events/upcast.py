@@ -85,7 +85,8 @@ def apply_changes(data: Data, version: int, changes: Sequence[Change], source: s
     # Reading a newer format as the present one could drop or misread fields without an error.
     if version > len(changes):
         raise NewerStoreError(
-            f"{source} has form {version}, this version of divebook knows forms up to {len(changes)}; upgrade divebook"
+            f"{source} has format version {version}, but this version of divebook reads format versions up to "
+            f"{len(changes)}; upgrade divebook"
         )
     # The changes get a copy without the number of the format. Their result is in the present format.
     data = {name: value for name, value in data.items() if name != FORM}

@@ -66,7 +66,7 @@ class Framed(ABC):
         `divebook.analysis.agents.costs_frame` documents the columns.
         """
         if by not in ("agent", "model", "tool", "step"):
-            raise SetupError(f"costs are added up by agent, model, tool or step, not by {by!r}")
+            raise SetupError(f"costs can be grouped by agent, model, tool or step, not by {by!r}")
         return self._frame(f"costs by {by}")
 
     @property

@@ -163,17 +163,19 @@ class RunLine:
             return items or (f"at step {summary.step}" if summary.step else "")
         if self.record.status == CANCELLED and summary.ended_by:
             return summary.ended_by
-        kept_items = f"{items} kept" if items else ""
+        kept_items = f"{items} completed" if items else ""
         at = f"at step {summary.step}" if self.record.status in (RUNNING, WAITING) and summary.step else ""
         return ", ".join(filter(None, [at, kept_items]))
 
     @property
     def way_on(self) -> str:
-        """Text about the point at which a stopped run would continue: ``continues at step a (2 of 4 items kept)``."""
+        """Text about the point at which a stopped run would continue, such as ``continues at step a (2 of 4 items
+        completed)``.
+        """
         summary = self.summary
         if summary is None or not summary.step:
             return "continues where it stopped"
-        kept_items = f" ({summary.done:,} of {summary.total:,} items kept)" if summary.total else ""
+        kept_items = f" ({summary.done:,} of {summary.total:,} items completed)" if summary.total else ""
         return f"continues at step {summary.step}{kept_items}"
 
     @property

@@ -154,7 +154,7 @@ class Bounds:
                 raise _unknown(key)
             # ``max_cost`` and ``MaxCost`` are the same bound.
             if name in values:
-                raise BoundsError(key, value, f"{name} is given twice; remove one of the two")
+                raise BoundsError(key, value, f"{name} occurs twice; remove one of the two")
             values[name] = None if value is None else _READERS[name](key, value)
         # The field is a mapping and never None. Its default is the empty mapping, which means no bound.
         if values.get("edges", {}) is None:
@@ -193,7 +193,7 @@ def agent_bounds(value: Bounds | Mapping[str, Any]) -> Bounds:
     bounds = value if isinstance(value, Bounds) else Bounds.read(value)
     for name in bounds.to_dict():
         if name not in OF_AGENTS:
-            raise BoundsError(name, bounds.to_dict()[name], f"an agent can be bounded in {', '.join(OF_AGENTS)}")
+            raise BoundsError(name, bounds.to_dict()[name], f"the bounds of an agent can be {', '.join(OF_AGENTS)}")
     return bounds
 
 
@@ -326,7 +326,7 @@ def _read_edges(key: str, value: Any) -> dict[str, int]:
             raise BoundsError(key, edge, 'name an edge by its two steps, for example "review->draft"')
         name = edge_key(source, target)
         if name in edges:
-            raise BoundsError(key, edge, f"{name} is given twice; remove one of the two")
+            raise BoundsError(key, edge, f"{name} occurs twice; remove one of the two")
         edges[name] = _read_count(f"{key}[{name!r}]", limit)
     return edges
 
@@ -342,7 +342,7 @@ def _unknown(key: Any) -> BoundsError:
     suggestion = nearest(str(key), _NAMES)
     if suggestion:
         return BoundsError(str(key), None, f"there is no such bound; did you mean {suggestion}?")
-    return BoundsError(str(key), None, f"there is no such bound; there are {', '.join(sorted(_READERS))}")
+    return BoundsError(str(key), None, f"there is no such bound; the bounds are {', '.join(sorted(_READERS))}")
 
 
 _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {

@@ -150,13 +150,19 @@ class ResumePlan(Shown):
         calls = [f"{call}{f', {times:,} times' * (times > 1)}" for call, times in Counter(self.live).items()]
         lines += [f"live: {_listed(calls)}"] if self.live else []
         if (self.behind or self.items) and self.at_hand:
-            lines += [f"after that: {plural(self.at_hand, 'recorded result')} available, used for equal calls"]
-        lines += [f"repeated, although it may have taken effect: {call}" for call in self.unsure]
+            lines += [
+                f"after that: {plural(self.at_hand, 'recorded result')} available for calls with the same arguments"
+            ]
+        lines += [f"repeated, although the first call may have taken effect: {call}" for call in self.unsure]
         lines += [f"reused: the child execution {child}" for child in self.children]
         lines += (
             [f"repeated, because it was rolled back in {self.source}: {_listed(self.undone)}"] if self.undone else []
         )
-        lines += [f"kept results of functions edited since: {', '.join(self.edited)}"] if self.edited else []
+        lines += (
+            [f"reused results of functions that were edited after the run: {', '.join(self.edited)}"]
+            if self.edited
+            else []
+        )
         return tuple(lines)
 
     def report(self) -> Report:
@@ -203,9 +209,9 @@ def _require_no_changes_after(events: Sequence[Event], at: int) -> None:
         data = event.data
         if isinstance(data, catalog.ExecutionForked) and (data.change or data.model):
             raise SetupError(
-                f"execution {event.execution_id} is a fork with a change (event {event.sequence}), and the new "
-                f"definition differs before that, after event {at}, so the change would be lost. Resume {data.source} "
-                "with the new definition, and fork the resulting run"
+                f"execution {event.execution_id} is a fork whose change takes effect at event {event.sequence}, but "
+                f"the new definition already differs after event {at}, so the change of the fork would be lost. "
+                f"Resume {data.source} with the new definition, and fork the resulting run"
             )
 
 

@@ -130,7 +130,7 @@ class PathByPath(PathRunner):
         else:
             decided = decide_end(self.workflow, self._tape.state_at(before))
         if not isinstance(decided, RecordFacts):
-            raise self._tape.differ(number, event.path, event.step, "nothing is undone")
+            raise self._tape.differ(number, event.path, event.step, "no call is rolled back")
         # The start of the path is the last fact: `rollback_started` and `path_started` are recorded together.
         return decided.facts[-1]
 
@@ -451,7 +451,7 @@ def _divergence(difference: ReplayDifference, events: Sequence[Event], workflow:
     # A difference after the last event has no recorded fact, and its actual fact may be a description only.
     event = events[difference.sequence - 1] if difference.sequence <= len(events) else None
     step = difference.step or ("" if event is None else event.step)
-    expected = "nothing more" if event is None else fact_text(event.data, event.step)
+    expected = "no further event" if event is None else fact_text(event.data, event.step)
     actual = difference.actual if isinstance(difference.actual, str) else "nothing"
     changed: tuple[str, ...] = ()
     # The actual fact is a payload, a description as text, or None if the path would record nothing.

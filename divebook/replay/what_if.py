@@ -118,7 +118,10 @@ class WhatIf(Shown):
         """
         blocked = self._own_blocked_calls()
         if not results or len(results) > len(blocked):
-            raise SetupError(f"give takes one result per blocked call: 1 to {len(blocked)}, not {len(results)}")
+            raise SetupError(
+                f"give() takes one result for each blocked call, so it needs 1 to {len(blocked)} "
+                f"results, not {len(results)}"
+            )
         change = {call.operation_id: result for call, result in zip(blocked, results, strict=False)}
         return self.run.what_if({"results": change})
 
@@ -138,7 +141,7 @@ class WhatIf(Shown):
     def report(self) -> Report:
         """Return the counted calls, and the comparison with the source: lane A shows the source, lane B the what-if."""
         calls = tuple(Text(line, "faint") for line in _calls(self.calls))
-        hint: Line = ("Give the blocked calls a result: ", Text(".give(RESULT)", "code")) if self.blocked else ""
+        hint: Line = ("Provide results for the blocked calls: ", Text(".give(RESULT)", "code")) if self.blocked else ""
         lines = (*_head(self), *([hint] if hint else []))
         section = Section("calls that were not answered from the log", (Paragraph(calls),), is_open=False)
         return Report(blocks=(Paragraph(lines), *self.comparison.report().blocks, *([section] if calls else [])))

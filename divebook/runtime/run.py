@@ -493,7 +493,10 @@ class Run(Shown, FramedLog, Generic[R_co]):
     def _wait_for_drive(self, deadline: Deadline) -> None:
         """Wait like `wait`, without answers given in advance."""
         if ENGINE.is_current():
-            raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
+            raise ExecutionError(
+                f"wait() was called on the engine's own thread, where it would never return; use "
+                f"`await` with run {self.id}"
+            )
         if self._driver.has_ended_here:  # the usual short execution, whose `start` has returned at its end
             return
         drives = self._driver.drives
@@ -1402,7 +1405,7 @@ class RunInternals:
             return f"{status}, {held_up}"
         if status != catalog.WAITING:
             return status
-        first, *more = waits_for(self._run.state, self._driver.questions.values()) or ["a time"]
+        first, *more = waits_for(self._run.state, self._driver.questions.values()) or ["a point in time"]
         return one_line(shared().text(f"waiting for {first}"), MAX_STANDING) + (
             f", and {len(more)} more" if more else ""
         )

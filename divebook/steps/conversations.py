@@ -188,7 +188,7 @@ class Thread:
         """
         turns = self._threads.line(self.id).turns
         if not 0 <= at <= len(turns):
-            raise SetupError(f"thread {self.id} has {len(turns)} turns; at is 0 to {len(turns)}, not {at!r}")
+            raise SetupError(f"thread {self.id} has {len(turns)} turns; at must be from 0 to {len(turns)}, not {at!r}")
         # "~" marks branches, so it is replaced in the id of a new thread.
         name = id or f"{self.id.replace(_BRANCH, '-')}@{at}"
         chunks = [chunk for _, chunk, _ in turns[:at]]
@@ -197,8 +197,8 @@ class Thread:
         existing = self._threads.lines(name).get(name)
         if existing is None or (existing.keys and key not in existing.keys):
             raise SetupError(
-                f"the continuation after turn {at} of thread {self.id} cannot be called {name!r}, which is another "
-                "thread: choose an unused id, or none"
+                f"the continuation after turn {at} of thread {self.id} cannot have the id {name!r}, because another "
+                "thread has it: choose an unused id, or leave it out"
             )
         # The copied turns are the first entry of the new thread, which follows no other entry.
         self._threads.write(name, key, {AFTER: None, CHUNKS: chunks}, self._by)

@@ -597,8 +597,8 @@ def fork_point_error(batch: PreparedBatch) -> StoreError:
     together, so a fork shares all of them or none.
     """
     return StoreError(
-        f"execution {batch.source} has no record that ends with event {batch.expected_sequence}, so that no other log "
-        "can share what comes before; fork at the end of a record"
+        f"execution {batch.source} has no record that ends with event {batch.expected_sequence}, so another log "
+        "cannot share the events up to there; fork at the end of a record"
     )
 
 
@@ -628,12 +628,12 @@ def _check_record(record: Record, execution_id: str, sequence: int) -> str:
     if sequence == 1:
         _check_encodable("execution id", execution_id)
     if type(record) is not Record:
-        raise InvalidEventError(f"expected a Record, got {type(record).__name__}; make one with Record.of(event)")
+        raise InvalidEventError(f"expected a Record, got {type(record).__name__}; create one with Record.of(event)")
     check_place(record)
     if record.execution_id != execution_id:
-        raise InvalidEventError(f"it belongs to execution {record.execution_id}, not to {execution_id}")
+        raise InvalidEventError(f"the record belongs to execution {record.execution_id}, not to {execution_id}")
     if record.sequence != sequence:
-        raise InvalidEventError(f"its sequence must be {sequence}, got {record.sequence}")
+        raise InvalidEventError(f"the sequence of the record must be {sequence}, got {record.sequence}")
     if not record.facts:
         raise InvalidEventError("data is required and must be a payload, got none")
     try:
@@ -652,7 +652,7 @@ def _check_encodable(name: str, text: str) -> None:
 def _check_beginning(fact: Payload, *, is_first: bool) -> None:
     # The two truth values must agree: an `ExecutionStarted` is first, and the first fact is an `ExecutionStarted`.
     if is_first is not (type(fact) is ExecutionStarted):
-        raise InvalidEventError(f"an execution_started event, and nothing else, begins a log; got {fact.event_type}")
+        raise InvalidEventError(f"a log must begin with an execution_started event, got {fact.event_type}")
 
 
 def _check_source(batch: Batch, beginning: Beginning | None) -> None:
@@ -663,9 +663,9 @@ def _check_source(batch: Batch, beginning: Beginning | None) -> None:
     is_fork = bool(batch.expected_sequence) and beginning is not None
     if is_fork is not (batch.source is not None):
         raise InvalidEventError(
-            "an execution_forked event begins a log that shares the first events of another one, which the batch must "
-            f"name: execution {batch.execution_id} continues at event {batch.expected_sequence} and "
-            f"{'has no source' if is_fork else 'does not fork ' + str(batch.source)}"
+            "the log of a fork must begin with an execution_forked event, and its batch must name the source "
+            f"execution, whose first events the fork shares: execution {batch.execution_id} continues after event "
+            f"{batch.expected_sequence} and {'has no source' if is_fork else 'does not fork ' + str(batch.source)}"
         )
 
 
@@ -692,8 +692,9 @@ def _is_unstorable(body: Body) -> bool:
 def _first_lease(batch: Batch, owner: Owner) -> Lease:
     if (batch.expected_sequence and batch.source is None) or batch.token is not None:
         raise ValueError(
-            f"acquire is for the first batch of a new execution, not for {batch.execution_id} at event "
-            f"{batch.expected_sequence} with token {batch.token}; use the store's acquire"
+            f"acquire is possible only with the first batch of a new execution, not with execution "
+            f"{batch.execution_id} at event {batch.expected_sequence} with token {batch.token}; call the store's "
+            "acquire() instead"
         )
     # The wall clock is the writer's, as it stands in the events.
     moment = Moment(batch.records[-1].recorded_at, Moment.at(None).uptime)

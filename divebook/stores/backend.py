@@ -229,7 +229,7 @@ class StoredRecord:
         return damage_error(execution_id, name, reason)
 
 
-WRONG_CHECKSUM = "it does not have the checksum it was written with"
+WRONG_CHECKSUM = "its content does not match its checksum"
 """Reason why a record is damaged."""
 
 
@@ -275,7 +275,7 @@ class StoredMessage(NamedTuple):
     @property
     def damage(self) -> str:
         """Description of a row that does not match its checksum."""
-        return f"message {self.number} to execution {self.execution_id} does not have the checksum it was written with"
+        return f"message {self.number} to execution {self.execution_id} does not match its checksum"
 
     def opened(self, sealing: Sealing) -> Message:
         """Return the decrypted message.
@@ -364,8 +364,8 @@ class StoredSummary(NamedTuple):
 def summary_damage(execution_id: str) -> str:
     """Return the description of the cached summary of an execution, which does not match its checksum."""
     return (
-        f"the summary of execution {execution_id} is damaged. It is not used, and nothing is lost: it is made again "
-        "when the execution is listed"
+        f"the summary of execution {execution_id} is damaged. The summary is not used, and no data is lost: "
+        "divebook creates it again when the execution is listed"
     )
 
 
@@ -378,7 +378,7 @@ def check_reached(execution_id: str, sequence: int, last: int) -> None:
     """
     if not 0 < sequence <= last:
         raise StoreError(
-            f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
+            f"execution {execution_id} has events 1 to {last}, so it cannot have a checkpoint at event {sequence}; "
             "write the events first"
         )
 
@@ -405,8 +405,8 @@ def check_brought_numbers(messages: Iterable[tuple[Message, bytes]], last: int) 
     for message, _ in messages:
         if message.number <= last:
             raise StoreError(
-                f"message {message.number} cannot be brought here: numbers up to {last} are given already. "
-                "Choose an empty store"
+                f"message {message.number} cannot be copied to this store, which already has messages with numbers "
+                f"up to {last}. Choose an empty store"
             )
 
 

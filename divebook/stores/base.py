@@ -562,7 +562,8 @@ class EventStore(ABC):
         # `ListBackend.ids` returns one more id than the error lists, to reveal that there are further ones.
         more = ", ..." if len(candidates) > MAX_CANDIDATES else ""
         raise StoreError(
-            f"execution id {prefix!r} is ambiguous: {', '.join(candidates[:MAX_CANDIDATES])}{more}. Type more of it"
+            f"execution id {prefix!r} is ambiguous: {', '.join(candidates[:MAX_CANDIDATES])}{more}. Type more "
+            "characters of the id"
         )
 
     def _decrypted(self, record: ExecutionRecord) -> ExecutionRecord:
@@ -1099,8 +1100,9 @@ class EventStore(ABC):
                 f"the store {self.location} is closed; open it again with open_store({self.location!r})"
             )
         return ForkedStoreError(
-            f"{self.location} was opened by process {self._process}, from which this one was forked, and a "
-            "connection does not survive that; open it again here, with open_store or a new Environment"
+            f"the store {self.location} was opened by process {self._process}, from which this process was forked. "
+            "A connection does not survive a fork; open the store again in this process, with open_store or a new "
+            "Environment"
         )
 
     @property

@@ -96,7 +96,7 @@ class FernetCodec:
             return bytes(self._fernet.decrypt(urlsafe_b64encode(data)))
         except _fernet().InvalidToken:
             raise DecryptionError(
-                "the value was encrypted with another key. Give the key that it was written with"
+                "the value was encrypted with another key. Use the key with which it was encrypted"
             ) from None
 
 
@@ -166,7 +166,7 @@ class Sealing:
             return data
         if self.codec is None:
             raise DecryptionError(
-                f"the value is encrypted, and there is no key. Set {KEY_VARIABLE}, or Environment(codec=...)"
+                f"the value is encrypted, but no key is set. Set {KEY_VARIABLE}, or use Environment(codec=...)"
             )
         return self.codec.decrypt(b64decode(data[len(_SEALED_MARK) : -len(_END)]))
 

@@ -447,7 +447,7 @@ class Packed:
 def verified(digest: bytes, content: bytes) -> bytes:
     """Return the content of a large value if it matches the hash `digest`; otherwise raise CorruptStoreError."""
     if sha256(content).digest() != digest:
-        raise CorruptStoreError(f"the large value {digest.hex()[:12]}... does not match its name, which is its digest")
+        raise CorruptStoreError(f"the large value {digest.hex()[:12]}... does not match its digest")
     return content
 
 
@@ -711,6 +711,6 @@ def unencodable_error(error: UnicodeEncodeError) -> StoreError:
     damaged.
     """
     return StoreError(
-        f"{error.object!a} cannot be looked up: it has half a character ({error.object[error.start]!a}), which no text "
-        "in a store has. Check where it comes from"
+        f"{error.object!a} cannot be looked up: it contains half of a surrogate pair "
+        f"({error.object[error.start]!a}), which no string in a store contains. Check where the string comes from"
     )

@@ -249,11 +249,11 @@ class WorkerRecord:
     def why_not(self, queued: QueuedExecution) -> str | None:
         """Return the reason why the worker does not claim a queued execution; None if the worker can claim it."""
         if queued.queue not in self.queues:
-            return f"takes from {', '.join(self.queues)}"
+            return f"runs only the queues {', '.join(self.queues)}"
         if queued.workflow not in self.workflows:
             return f"has no workflow {queued.workflow!r}"
         if self.workflows[queued.workflow] != queued.fingerprint:
-            return f"has another definition of {queued.workflow!r}"
+            return f"has a different definition of {queued.workflow!r}"
         return self.refused.get(queued.execution_id)
 
 

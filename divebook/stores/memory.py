@@ -500,8 +500,8 @@ class StoreAdapter(MemoryStore):
             self.simple_store.append(list_id, [entry], count)
         except ConcurrentAppendError as error:
             raise StoreError(
-                f"{self.location} has entries of {list_id} that this process did not write. One process at a time uses "
-                "such a store: close the others, and open it again"
+                f"{self.location} has entries of {list_id} that another process wrote. Only one process at a time "
+                "can use such a store: close it in the other processes, and open it again"
             ) from error
         except Exception as error:
             # The error may have come after the entry was written.

@@ -279,7 +279,7 @@ class Rows(NamedTuple):
             lines = _lines(pc.replace_with_mask(payloads, is_odd, plain), is_wide)
         # `split_record` returns one line for each event, so any other number of lines is damage.
         if (pc.list_value_length(lines).to_numpy() != widths).any():
-            raise MismatchError("rows say more, or less, than their types")
+            raise MismatchError("rows have more or fewer fields than their types")
         return lines.flatten()
 
     def _of_events(self, row: Numbers, place: Numbers) -> tuple[Any, Any]:
@@ -337,7 +337,7 @@ def _cut(payloads: bytes, lengths: Numbers) -> Any:
     starts = np.concatenate([[0], np.cumsum(lengths)])
     # A negative length could hide in a correct sum.
     if starts[-1] != len(payloads) or (lengths < 0).any():
-        raise MismatchError("the payloads have other lengths than they should")
+        raise MismatchError("the payloads have wrong lengths")
     # The array has the same bytes without a copy. Its buffers are validity (none), offsets and content.
     places = pa.py_buffer(starts.astype(np.int32))
     return pa.BinaryArray.from_buffers(pa.binary(), len(lengths), [None, places, pa.py_buffer(payloads)])

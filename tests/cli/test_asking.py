@@ -294,7 +294,7 @@ def test_the_full_form_is_shown_by_inbox_help_and_a_refusal_and_the_command_says
     example, rule = re.findall(r"example: (.*)", listed.stdout)
     assert json.loads(example) == {"approved": True, "data": {"parameters": {"host": "TEXT"}}}
     assert json.loads(rule) == {"approved": True, "data": {"rule": {"scope": "run"}}}
-    assert "optional data: parameters (object; may be left out), rule (object" in listed.stdout
+    assert "optional data: parameters (object; optional), rule (object" in listed.stdout
     assert f"divebook answer {sending} yes -d FILE" in listed.stderr
     refused = divebook("answer", sending, "{approved: true, parameters: {host: h9}}", "-d", "ap.py", "-q")
     assert (refused.exit_code, example in refused.stderr) == (2, True)

@@ -42,7 +42,7 @@ Workflows:
         (["--input", "whom=me"], "there is no input 'whom' to change"),
         (["--set", "n=[1"], "write the value in YAML"),
         (["--result", "op_1=3"], "the result of op_1 cannot be changed at event "),
-        (["--answer", "ask_1=yes"], "question ask_1 has not been asked by event "),
+        (["--answer", "ask_1=yes"], "question ask_1 has not been asked yet at event "),
     ],
 )
 def test_a_fork_that_cannot_be_says_why_and_starts_nothing(divebook, hello, options, message):

@@ -158,7 +158,7 @@ def test_what_has_ended_cannot_be_cancelled(divebook, history):
 def test_what_has_completed_is_shown_unchanged(divebook, history):
     result = divebook("resume", history[0])
     assert (result.exit_code, "completed" in result.stdout) == (0, True)
-    assert "has completed; start a new one" in result.stderr
+    assert "has completed; start a new execution" in result.stderr
 
 
 def test_resume_goes_on_at_the_step_that_failed(divebook, folder, monkeypatch):

@@ -40,7 +40,7 @@ def test_a_trial_that_cannot_be_says_what_to_do(divebook, folder, hello):
     source = open_store().records()[0].execution_id
     for line, told in (
         (("try", "great", source), "did you mean 'greet'?"),
-        (("try", "greet", source, "--times", "0"), "a step is tried once or more"),
+        (("try", "greet", source, "--times", "0"), "a trial must run its step at least once"),
         (("try", "greet", "exec_none"), "execution not found: exec_none"),
     ):
         refused = divebook(*line)

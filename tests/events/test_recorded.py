@@ -79,7 +79,10 @@ def test_an_event_walks_through_every_change_since_it_was_written():
     assert upcast("made", {"x": 0}, changes) == ("made", {"x": 0, "a": 1, "b": 2})
     assert upcast("made", {"a": 5, FORM: 1}, changes) == ("made", {"a": 5, "b": 6})
     assert upcast("made", {"a": 5, "b": 7, FORM: 2}, changes) == ("made", {"a": 5, "b": 7})
-    with pytest.raises(NewerStoreError, match="a made event has form 3, this version of divebook knows forms up to 2"):
+    with pytest.raises(
+        NewerStoreError,
+        match="a made event has format version 3, but this version of divebook reads format versions up to 2",
+    ):
         upcast("made", {FORM: 3}, changes)
 
 
@@ -87,5 +90,5 @@ def test_what_is_written_carries_the_version_of_its_form(monkeypatch):
     assert FORM not in catalog.StepStarted("script").to_data()
     monkeypatch.setattr(catalog.StepStarted, "form", 1)
     assert catalog.StepStarted("script").to_data() == {FORM: 1, "step_type": "script", "visit": 1}
-    with pytest.raises(NewerStoreError, match="a step_started event has form 1"):
+    with pytest.raises(NewerStoreError, match="a step_started event has format version 1"):
         payload_from("step_started", catalog.StepStarted("script").to_data())

@@ -131,7 +131,7 @@ def test_a_page_that_is_damaged_elsewhere_gives_its_log_and_says_so(told, tmp_pa
     changed.write_bytes(page.read_bytes().replace(b"<title>", b"<TITLE>"))
     log, fault = transfer.read_sound(changed)
     assert log.events == [*run.history()]
-    assert "the parts that hold the run are as they were written" in str(fault)
+    assert "the parts that contain the run are unchanged" in str(fault)
     changed.write_bytes(page.read_bytes().replace(b'data-name="log"', b'data-name="lag"'))
     log, fault = transfer.read_sound(changed)
     assert log.events == []

@@ -62,7 +62,7 @@ def test_a_run_that_waits_is_shown_with_the_commands_that_answer(cell, tmp_path)
     _, printed = cell("r = %dive run deploy")
     run = cell("r")[0]
     asked = run.open_questions[0].id
-    assert "asks: Which version? (clarification: a value that fits its schema: n (integer))" in printed
+    assert "asks: Which version? (clarification: a value that fits the schema of the question: n (integer))" in printed
     assert f"to answer: %dive answer {asked}@{run.id} '{{\"n\": 1}}'" in printed
     with pytest.raises(ExecutionWaitingError) as caught:
         cell(f"%dive resume {run.id} --strict")

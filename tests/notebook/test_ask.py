@@ -143,7 +143,7 @@ def test_a_call_is_denied_with_a_reason_or_approved_with_other_arguments(cell, s
     model = ScriptedModel([FOUND, "They hunt by night."])
     session.environment.add_agent(Agent("reader", model=model, tools=reader.tools, approvals=approval), replace=True)
     run, printed = cell("%dive ask reader 'When do owls hunt?'")
-    assert "no: REASON says why" in printed
+    assert "no: REASON adds a reason" in printed
     assert '{"approved": true, "data": {"parameters": {"query": "TEXT"}}} or {"approved": true, "data": {"ru' in printed
     cell(f"q, answer = {run.open_questions[0].id!r}, 'no: not now'")
     answered, _ = cell(f"%dive answer $q {given}")

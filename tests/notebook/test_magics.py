@@ -131,7 +131,7 @@ def test_without_a_name_the_last_workflow_runs(cell):
     with pytest.raises(divebook.DivebookError, match="no workflow is defined yet"):
         cell("%dive run")
     with pytest.raises(
-        divebook.DivebookError, match=r"not found: sum. Run the cell that defines it first \(there is no workflow\)"
+        divebook.DivebookError, match=r"not found: sum. Run the cell that defines it first \(no workflow exists\)"
     ):
         cell("%dive run sum")
     cell(SUM)

@@ -74,7 +74,7 @@ def test_a_token_file_is_sealed_as_the_store_is_and_a_plain_one_can_be_read(run,
     run(sealed.set_tokens(OAuthToken(**TOKEN)))
     assert b"0123456789" not in path.read_bytes()
     assert run(sealed.get_tokens()).access_token == TOKEN["access_token"]
-    with pytest.raises(SetupError, match="encrypted, and there is no key"):
+    with pytest.raises(SetupError, match="encrypted, but no key is set"):
         run(FileTokens(path, Sealing()).get_tokens())
 
 

@@ -199,8 +199,8 @@ class LogWriter:
             return answers
         for index in pending:
             answers[index] = StoreBusyError(
-                f"execution {batches[index].execution_id} cannot be written: other processes always change it before. "
-                "Try again"
+                f"execution {batches[index].execution_id} cannot be written, because other processes keep changing "
+                "it at the same time. Try again"
             )
         self.forget([batch.execution_id for batch in batches if batch.ends])
         while len(self._logs) > MAX_CACHED_LOGS:
@@ -796,8 +796,8 @@ def load_line(row: tuple[Any, ...]) -> Line:
     line, seal = line_of(row)
     if line.seal() != seal:
         raise CorruptStoreError(
-            f"the row of execution {line.id} does not have the checksum it was written with, so what lists show of it "
-            f"is not to be trusted; `{advised('check')}` says what is still readable"
+            f"the row of execution {line.id} does not match its checksum, so lists may show wrong values for it; "
+            f"`{advised('check')}` reports which data is still readable"
         )
     return line
 

@@ -532,9 +532,9 @@ KNOWN_FORMAT = f"EXISTS (SELECT {IN_KNOWN_FORMAT})"
 def raised_format(location: str, version: int) -> NewerStoreError:
     """Return the error for a store whose tables a newer divebook has migrated while this process had it open."""
     return NewerStoreError(
-        f"a newer divebook has raised {location} to format {version} while it was open here, and this version knows up "
-        f"to {len(MIGRATIONS)}: nothing more is written. End this process, upgrade divebook, and resume what had not "
-        "ended"
+        f"a newer version of divebook has upgraded {location} to format {version} while this process had it open, "
+        f"but this version supports formats up to {len(MIGRATIONS)}: nothing more is written. End this process, "
+        "upgrade divebook, and resume the executions that have not ended"
     )
 
 
@@ -602,14 +602,15 @@ def _version(connection: psycopg.Connection[Any], schema: str, location: str) ->
     if "format" not in names:
         if names:
             raise CorruptStoreError(
-                f"the schema {schema!r} of {location} belongs to another program (tables: {', '.join(names)}). Choose "
-                "another one: ...?schema=NAME"
+                f"the schema {schema!r} of {location} belongs to another program (tables: {', '.join(names)}). "
+                "Choose another schema: ...?schema=NAME"
             )
         return 0
     (version,) = connection.execute(named("SELECT number FROM divebook.format", schema)).fetchone() or (0,)
     if version > len(MIGRATIONS):
         raise NewerStoreError(
-            f"{location} was written by a newer divebook: it has format {version}, this version knows up to "
+            f"{location} was written by a newer version of divebook: it has format {version}, but this version "
+            "supports formats up to "
             f"{len(MIGRATIONS)}. Upgrade divebook to open it"
         )
     return int(version)

@@ -404,7 +404,8 @@ def _read_version(connection: sqlite3.Connection, location: str, migrations: Seq
         )
     if version > len(migrations):
         raise NewerStoreError(
-            f"{location} was written by a newer divebook: it has format {version}, this version knows up to "
+            f"{location} was written by a newer version of divebook: it has format {version}, but this version "
+            "supports formats up to "
             f"{len(migrations)}. Upgrade divebook to open it"
         )
     return version
@@ -417,9 +418,9 @@ def check_format(cursor: sqlite3.Cursor, location: str) -> None:
     version = int(cursor.execute("PRAGMA user_version").fetchone()[0])
     if version > len(MIGRATIONS):
         raise NewerStoreError(
-            f"a newer divebook has raised {location} to format {version} while it was open here, and this version "
-            f"knows up to {len(MIGRATIONS)}: nothing more is written. End this process, upgrade divebook, and resume "
-            "what had not ended"
+            f"a newer version of divebook has upgraded {location} to format {version} while this process had it "
+            f"open, but this version supports formats up to {len(MIGRATIONS)}: nothing more is written. End this "
+            "process, upgrade divebook, and resume the executions that have not ended"
         )
 
 
@@ -430,8 +431,8 @@ def check_current(connection: sqlite3.Connection, location: str) -> None:
     version = check_version(connection, location)
     if version < len(MIGRATIONS):
         raise ReadOnlyStoreError(
-            f"{location} has the older format {version} and is read-only, so it cannot be brought up to format "
-            f"{len(MIGRATIONS)}; open it once where it is writable"
+            f"{location} has the older format {version} and is read-only, so it cannot be upgraded to format "
+            f"{len(MIGRATIONS)}; open it once with write access"
         )
 
 
@@ -524,5 +525,5 @@ class EventTypes:
             self.load(connection)
             name = self.names.get(number)
         if name is None:
-            raise CorruptStoreError(f"{self._location} holds a record of type number {number}, which has no name")
+            raise CorruptStoreError(f"{self._location} contains a record with the unknown type number {number}")
         return name

@@ -229,7 +229,7 @@ class SqliteStore(EventStore):
     def _transaction(self, durability: Durability | None = None) -> Transaction:
         if self._write_lock is None:
             raise ReadOnlyStoreError(
-                f"nothing can be written to {self.location}: {self.read_only}. Make it writable, or choose another"
+                f"{self.location} is read-only: {self.read_only}. Make it writable, or choose another store"
             )
         if durability is None or self._network:
             durability = self.durability
@@ -683,8 +683,8 @@ class DiskSync:
                 _sync_file(self._descriptor)
             except OSError as error:
                 raise StoreError(
-                    f"what was written to {self._path} could not be brought to the disk: {error.strerror}; look at the "
-                    "disk, then resume the executions that were running"
+                    f"the data written to {self._path} could not be flushed to the disk: {error.strerror}; check "
+                    "the disk, then resume the executions that were running"
                 ) from error
 
     def _open_log(self) -> int:
@@ -857,7 +857,7 @@ def _copy(path: Path, partial: Path) -> None:
         closing(sqlite3.connect(partial)) as target,
     ):
         if not check_version(source, str(path)):
-            raise CorruptStoreError(f"{path} is empty, and not a divebook store. Name another file")
+            raise CorruptStoreError(f"{path} is empty, so it is not a divebook store. Use another file")
         # With a write-ahead log, writers do not wait for readers, so that all pages are copied in one step.
         (mode,) = source.execute("PRAGMA journal_mode").fetchone()
         source.backup(target, pages=_ALL_PAGES if mode == "wal" else _PAGES_PER_STEP, sleep=_BACKUP_PAUSE_SECONDS)
