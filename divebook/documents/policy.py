@@ -580,8 +580,8 @@ def _value_of(kind: str, name: str, policy: Policy, folder: Path | None) -> str:
     # The redactor hides known secrets from `LEAST_SECRET` characters on.
     if len(value) < LEAST_SECRET:
         _log.warning(
-            "%s://%s names a value of fewer than %s characters, which is hidden only where it stands under the name of "
-            "a secret: use a longer one",
+            "%s://%s refers to a value of fewer than %s characters, which is hidden only under a key that is the name "
+            "of a secret: use a longer value",
             kind,
             name,
             LEAST_SECRET,
@@ -594,7 +594,9 @@ def _variable(name: str, policy: Policy) -> str:
     policy.variable(name)
     value = os.environ.get(name, "").strip()
     if not value:
-        raise SetupError(f"env://{name} names a variable that is not set, or is empty: set {name} and run it again")
+        raise SetupError(
+            f"env://{name} refers to an environment variable that is not set or is empty: set {name} and run again"
+        )
     return value
 
 
@@ -610,10 +612,12 @@ def _content(path: str, policy: Policy, folder: Path) -> str:
     file = policy.file(_path(path), folder)
     try:
         if file.exists() and not file.is_file():  # reading a pipe would block
-            raise SetupError(f"file://{path} is not a file: name one that holds nothing but the value")
+            raise SetupError(f"file://{path} is not a file: name a file that contains only the value")
         data = file.read_bytes()
         if len(data) > MAX_BYTES:
-            raise SetupError(f"file://{path} holds more than {MAX_BYTES} bytes: name one that holds only the value")
+            raise SetupError(
+                f"file://{path} contains more than {MAX_BYTES} bytes: name a file that contains only the value"
+            )
         text = data.decode("utf-8").strip()
     except OSError as error:
         raise SetupError(f"file://{path} cannot be read: {error.strerror}") from error

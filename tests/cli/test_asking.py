@@ -122,7 +122,10 @@ def test_an_answer_for_a_misspelt_step_names_the_step_that_was_meant(deploy, div
     assert (ran.exit_code, "the answer for 'suer:1' is not used yet" in ran.stderr) == (3, True)
     assert "(did you mean 'sure'?)" in ran.stderr
     ran = divebook("run", deploy, "--answer", 'version:={"n": 3}', "--answer", "publish=yes", "-q")
-    assert "the answer for 'publish' is not used yet: no question with that name was asked (open: sure)" in ran.stderr
+    assert (
+        "the answer for 'publish' is not used yet: no question with this id or step was asked (open questions: sure)"
+        in ran.stderr
+    )
 
 
 def test_an_answer_that_nobody_asked_for_is_told(hello, divebook):

@@ -69,7 +69,7 @@ def test_a_file_in_place_of_an_id_is_told_where_it_belongs(hello, divebook, comm
     wrong = divebook(command, hello)
     told = " ".join(wrong.stderr.split())
     assert wrong.exit_code == 2
-    assert "hello.yaml is a file, and an id is expected: `divebook resume RUN -d FILE`" in told
+    assert "hello.yaml is a file, but the command needs the id of a run: `divebook resume RUN -d FILE`" in told
     assert "`divebook recover RUN -d FILE`" in told
     assert divebook(command, "x" * 5_000).exit_code == 2
 

@@ -322,7 +322,7 @@ def test_a_list_that_leaves_runs_out_says_how_many_there_are(folder, divebook):
         for _ in range(3):
             environment.start("w").wait()
     listed = divebook("runs", "--limit", "2", "--store", "runs.db")
-    assert "2 of 3 runs; all of them: divebook runs --limit 0" in listed.stderr
+    assert "2 of 3 runs; to list all runs: divebook runs --limit 0" in listed.stderr
     assert json.loads(divebook("runs", "--limit", "2", "--json", "--store", "runs.db").stdout)["total"] == 3
     assert "runs; all" not in divebook("runs", "--limit", "0", "--store", "runs.db").stderr
 

@@ -149,7 +149,7 @@ def test_an_absolute_pattern_works_inside_the_folder(sources):
 
 
 def test_a_pattern_cannot_explode():
-    with pytest.raises(SetupError, match="stands for more than 1000 patterns"):
+    with pytest.raises(SetupError, match="expands to more than 1000 patterns"):
         alternatives("{a,b}" * 20)
 
 

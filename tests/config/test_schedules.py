@@ -51,9 +51,15 @@ def test_what_is_switched_off_is_never_due():
 
 
 WRONG = [
-    ({"cron": "often", "workflow": "w"}, "schedule 's': Cron 'often' is wrong (it has 1 field)"),
+    (
+        {"cron": "often", "workflow": "w"},
+        "schedule 's': Cron 'often' is not a valid cron expression: the expression has 1 field",
+    ),
     ({"cron": "99 * * * *", "workflow": "w"}, "schedule 's': Cron '99 * * * *' is wrong"),
-    ({"cron": "0 0 30 2 *", "workflow": "w"}, "schedule 's': Cron '0 0 30 2 *' is wrong (no date matches it)"),
+    (
+        {"cron": "0 0 30 2 *", "workflow": "w"},
+        "schedule 's': Cron '0 0 30 2 *' is not a valid cron expression: no date matches the expression",
+    ),
     *(
         ({"cron": cron, "workflow": "w"}, why)
         for cron, why in [

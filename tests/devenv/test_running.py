@@ -183,7 +183,7 @@ REFUSED = {
     "job, environment": (["job", "list", "no"], 2, "no environment"),
     "job, tenant": (["--tenant", "t", "job", "output", "a", "job-0"], 8, "another tenant"),
     "detach, environment": (["execute", "--detach", "no", "true"], 2, "no environment"),
-    "detach, terminal": (["execute", "--detach", "--tty", "a", "true"], 1, "--detach goes with neither"),
+    "detach, terminal": (["execute", "--detach", "--tty", "a", "true"], 1, "--detach cannot be combined with"),
     "shell, environment": (["shell", "no"], 2, "no environment"),
     "user": (["execute", "--user", "nobody", "a", "true"], 1, "commands of native environments run as you"),
     "cp, here": (["cp", "x", "y"], 1, "one of both must be ENVIRONMENT:PATH"),

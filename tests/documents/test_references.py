@@ -49,7 +49,7 @@ def test_a_file_gives_its_text_without_the_last_line_break(tmp_path):
         ("file:///etc/hostname", "outside the definition's folder"),
         ("file://none.txt", "cannot be read: No such file"),
         ("file://empty.txt", "is empty: write the value into it"),
-        ("file://long.txt", "holds more than"),
+        ("file://long.txt", "contains more than"),
         ("file://bytes.txt", "not UTF-8 text at byte 0"),
         ("file://pipe", "is not a file"),
         ("file://a\0b", "cannot be the path"),

@@ -55,7 +55,7 @@ def test_a_strategy_by_its_name(cell, failed):
         ("--definition new", SetupError, "makes the same calls as execution"),
         ("--definition old", UsageError, "--definition must be new, not 'old'"),
         ("--plan", SetupError, "--plan says what --definition new would do"),
-        ("--strategy from_start --definition new", SetupError, "--strategy goes with neither"),
+        ("--strategy from_start --definition new", SetupError, "--strategy cannot be combined with"),
         ("--strategy skip", UsageError, "--strategy must be one of from_start, from_failure, skip_failed, not 'skip'"),
     ],
 )

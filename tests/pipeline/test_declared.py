@@ -128,10 +128,10 @@ def test_the_graph_shows_stages_and_no_router():
     ("text", "problem", "line"),
     [
         ("Pipelines: [{Name: p, Stages: [{Name: a, Nxt: b}]}]", "unknown key 'Nxt'", 1),
-        ("Pipelines:\n- {Name: p, Stages: [{Name: a, Next: b}]}", "default_next leads to unknown target 'b'", 2),
+        ("Pipelines:\n- {Name: p, Stages: [{Name: a, Next: b}]}", "default_next leads to the unknown target 'b'", 2),
         (
             "Pipelines:\n- Name: p\n  Stages:\n  - {Name: b, StageOrder: 2}\n  - {Name: a, Next: c}",
-            "default_next leads to unknown target 'c'",
+            "default_next leads to the unknown target 'c'",
             5,
         ),
         ("Pipelines:\n- {Name: p, Mode: fast}", "invalid Mode: fast", 2),

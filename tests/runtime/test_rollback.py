@@ -152,7 +152,7 @@ def test_a_function_that_takes_what_a_call_lacks_is_refused():
     def undo(room):
         return room
 
-    with pytest.raises(DefinitionError, match="undo, which rolls back step book, takes 'room'"):
+    with pytest.raises(DefinitionError, match="undo, the rollback function of step book, has the parameter 'room'"):
         step("book", rollback=undo)(lambda what: what)
 
 

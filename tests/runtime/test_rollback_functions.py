@@ -129,8 +129,8 @@ def test_another_function_of_that_name_is_not_taken():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (lambda result: result, "a later process needs a name to find it"),
-        (functools.partial(print, "x"), "a later process needs a name to find it"),
+        (lambda result: result, "it has no name by which a later process could find it"),
+        (functools.partial(print, "x"), "it has no name by which a later process could find it"),
         ("cancel", "rollback must be a function, not 'cancel' (.*without quotes)"),
         (5, "rollback must be a function, not 5"),
     ],
