@@ -466,8 +466,9 @@ class ScheduleDefinition(Definition):
     zone: Annotated[
         str | None,
         Key(
-            "Time zone of `Cron`, a name of the tz database. Default: the zone of the machine. A time that the clock "
-            "shows twice is due the first time. A time that the clock skips is due when the clock is moved.",
+            "Time zone of `Cron`, a name of the tz database. Default: the zone of the machine. When clocks are "
+            "set back, a time that occurs twice is due the first time. When clocks are set forward, a skipped time is due "
+            "at the moment of the change.",
             extension=True,
             example="Europe/Berlin",
         ),

@@ -84,7 +84,7 @@ class Policy:
     def __init__(self, *allowed: str) -> None:
         for kind in allowed:
             if kind not in KINDS and not _ONE_VARIABLE.fullmatch(kind):
-                raise SetupError(f"{kind!r} cannot be allowed; one of {', '.join(KINDS)}, {ENVIRONMENT}:NAME can")
+                raise SetupError(f"{kind!r} cannot be allowed; use one of {', '.join(KINDS)}, {ENVIRONMENT}:NAME")
         self.allowed = frozenset(allowed)
 
     @classmethod
@@ -336,10 +336,10 @@ def why_protected(path: Path, base: Path) -> str:
             return reason
         # Before the name is added: `place` is the folder in which the name would be created.
         if _completes_repository(place, name):
-            return f"with {name}, {place.name or place} would be a repository of git"
+            return f"with {name}, {place.name or place} would become a git repository"
         place /= name
         if _is_bare_repository(place):
-            return f"{name} is a repository of git"
+            return f"{name} is a git repository"
     return _why_protected_as_store(path, base)
 
 
@@ -371,7 +371,7 @@ def _why_protected_entry(path: Path, root: Path) -> str:
     if reason:
         return reason
     if _is_bare_repository(path):
-        return f"{path.name} is a repository of git"
+        return f"{path.name} is a git repository"
     return _why_protected_as_store(path, root)
 
 

@@ -192,7 +192,7 @@ def test_writing_to_inputs_or_state_is_refused_with_advice(source):
         ("def f():\n    yield 1", "yield"),
         ("class A(Exception):\n    pass", "class inheritance"),
         ("nonlocal x", "nonlocal"),
-        ("[id for id in [1]]", "a comprehension cannot use the name 'id'"),
+        ("[id for id in [1]]", "a comprehension cannot assign to 'id'"),
     ],
 )
 def test_what_the_sandbox_cannot_run_is_a_syntax_error(source, message):
