@@ -467,8 +467,8 @@ class ScheduleDefinition(Definition):
         str | None,
         Key(
             "Time zone of `Cron`, a name of the tz database. Default: the zone of the machine. When clocks are "
-            "set back, a time that occurs twice is due the first time. When clocks are set forward, a skipped time is due "
-            "at the moment of the change.",
+            "set back, a time that occurs twice is due the first time. When clocks are set forward, a skipped time is "
+            "due at the moment of the change.",
             extension=True,
             example="Europe/Berlin",
         ),

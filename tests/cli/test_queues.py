@@ -68,7 +68,10 @@ def test_schedules_that_cannot_be_are_told_with_their_place(divebook, folder):
         "often = ScheduleDefinition('often', cron='* * * *', workflow='tidy')",
     ]
     told = divebook("worker", write(folder / "jobs.py", "\n".join(lines)), "--schedules")
-    assert (told.exit_code, "schedule 'often': Cron '* * * *' is wrong" in told.stderr) == (2, True), told.stderr
+    assert (told.exit_code, "schedule 'often': Cron '* * * *' is not a valid cron expression" in told.stderr) == (
+        2,
+        True,
+    ), told.stderr
     text = """
     Workflows: [{Name: tidy, Steps: [{Name: a, Script: '1'}]}]
     Schedules: [{Name: often, Cron: '* * * *', Workflow: tidy}]

@@ -53,7 +53,7 @@ def test_a_file_gives_its_text_without_the_last_line_break(tmp_path):
         ("file://bytes.txt", "not UTF-8 text at byte 0"),
         ("file://pipe", "is not a file"),
         ("file://a\0b", "cannot be the path"),
-        ("env://DIVEBOOK_NO_SUCH", "is not set, or is empty: set DIVEBOOK_NO_SUCH"),
+        ("env://DIVEBOOK_NO_SUCH", "is not set or is empty: set DIVEBOOK_NO_SUCH"),
     ],
 )
 def test_what_cannot_be_resolved_says_why_and_shows_no_value(tmp_path, reference, says):

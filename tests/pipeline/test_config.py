@@ -37,9 +37,9 @@ def refused(config):
         (flat(a={"routing_rules": [{"condition": "v", "value": 1}]}), "target is required"),
         (flat(a={"default_next": "b"}), "default_next leads to the unknown target 'b'"),
         (flat(a={"error_next": "b"}), "error_next leads to the unknown target 'b'"),
-        (flat(a={"requires": ["b"]}), "requires unknown stage 'b'"),
-        (flat(a={"after": ["b"]}), "after unknown stage 'b'"),
-        (flat(a={"requires": ["a"]}), "requires itself"),
+        (flat(a={"requires": ["b"]}), "requires contains the unknown stage 'b'"),
+        (flat(a={"after": ["b"]}), "after contains the unknown stage 'b'"),
+        (flat(a={"requires": ["a"]}), "requires contains the stage itself"),
         (flat(a={"requires": ["b"]}, b={"requires": ["a"]}), "cycle: a, b wait for each other"),
         (flat(a={"requires": ["b"]}, b={"after": ["c"]}, c={"requires": ["a"]}), "cycle"),
         (

@@ -139,7 +139,7 @@ def test_the_graph_shows_stages_and_no_router():
         ("Pipelines:\n- {Name: p}\n- {Name: p}", "two pipelines are called 'p'", 3),
         (
             "Pipelines:\n- {Name: p, Stages: [{Name: a}]}\nWorkflows:\n- {Name: p, Steps: [{Name: s, Script: '1'}]}",
-            "has the name of",
+            "has the same name as a workflow",
             1,
         ),
         ("Pipelines: [{Name: p, Stages: [{Name: a, Agent: x, Prompt: y, PromptKey: z}]}]", "both a prompt", 1),
