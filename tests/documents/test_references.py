@@ -18,7 +18,7 @@ def environ(monkeypatch):
 
 def test_references_are_resolved_at_any_depth_and_nothing_else(environ):
     given = {"a": ["env://DIVEBOOK_TEST_VALUE", 1], "b": {"c": "Bearer env://DIVEBOOK_TEST_VALUE"}, "d": "see env://X"}
-    with pytest.raises(SetupError, match=r"env://X names a variable that is not set.*set X"):
+    with pytest.raises(SetupError, match=r"env://X refers to an environment variable that is not set.*set X"):
         resolved(given, Policy("environment"))
     given["d"] = "it is said in env://X"
     found = resolved(given, Policy("environment"))
