@@ -311,7 +311,7 @@ def test_an_answer_to_what_another_process_drives_says_who_goes_on_and_nothing_e
         store.acquire(execution_id, Owner("elsewhere", 11, 1, "kernel"), 600)
     answered = divebook("answer", sending, "yes", "-d", "ap.py", "-q")
     assert answered.exit_code == 3
-    assert "another process drives the run and continues it" in answered.stderr
+    assert "another process runs this execution and continues it" in answered.stderr
     assert f"to show it again: divebook show {execution_id}" in answered.stdout
     assert "to continue" not in answered.output
     assert "to answer" not in answered.output

@@ -84,13 +84,13 @@ def test_schedules_that_cannot_be_are_told_with_their_place(divebook, folder):
 def test_a_signal_drains_a_worker_which_gives_back_what_it_drives(process, divebook, slow, number):
     name = divebook("enqueue", slow).stdout.strip()
     worker = process("worker", slow, "--patience", 20)
-    assert "to end it: Ctrl-C or SIGTERM" in worker.stderr.readline()
+    assert "press Ctrl-C or send SIGTERM to stop it" in worker.stderr.readline()
     with open_store() as store:
         assert becomes(lambda: store.record(name).last_sequence > 5)
         (there,) = store.workers()
         assert (there.owner.pid, there.parallel) == (worker.pid, 8)
         worker.send_signal(number)
         _, err = worker.communicate(timeout=60)
-        assert (worker.returncode, "it drove 1 run" in err) == (0, True)
+        assert (worker.returncode, "has ended after 1 run" in err) == (0, True)
         assert (store.workers(), store.leases()) == ([], [])
         assert [queued.execution_id for queued in store.queued()] == [name]

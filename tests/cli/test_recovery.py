@@ -79,7 +79,7 @@ def test_what_another_process_drives_has_not_failed_when_something_is_sent_to_it
     store.acquire(execution_id, Owner("elsewhere", 11, 1, "kernel"), 600)
     sent = divebook("signal", execution_id, "go")
     assert (sent.exit_code, sent.stdout.split()[:3]) == (3, ["hello:", "▸", "running"])
-    assert "another process drives the run and continues it" in " ".join(sent.stderr.split())
+    assert "another process runs this execution and continues it" in " ".join(sent.stderr.split())
 
 
 def advised(text):

@@ -54,7 +54,7 @@ def test_a_strategy_by_its_name(cell, failed):
     [
         ("--definition new", SetupError, "makes the same calls as execution"),
         ("--definition old", UsageError, "--definition must be new, not 'old'"),
-        ("--plan", SetupError, "--plan says what --definition new would do"),
+        ("--plan", SetupError, "--plan shows the effect of --definition new"),
         ("--strategy from_start --definition new", SetupError, "--strategy cannot be combined with"),
         ("--strategy skip", UsageError, "--strategy must be one of from_start, from_failure, skip_failed, not 'skip'"),
     ],
