@@ -369,7 +369,7 @@ def test_an_unknown_agent_is_told_with_those_that_exist(cell):
     with pytest.raises(DefinitionError, match=r"agent nobody not found \(no agent is defined\)"):
         cell("%dive run w")
     cell("%%dive agent writer\nGoal: write\n")
-    with pytest.raises(DefinitionError, match=r"agent nobody not found \(there is writer\)"):
+    with pytest.raises(DefinitionError, match=r"agent nobody not found \(defined agents: writer\)"):
         cell("%dive run w")
 
 
