@@ -324,11 +324,11 @@ def in_a_workflow(call):
     [
         (
             lambda ctx: ctx.ask("Which?", ["a"]),
-            'have a JSON form, or be a JSON schema, not a list; write Literal["yes", "no"] for a choice',
+            'be convertible to JSON, or be a JSON schema, not a list; write Literal["yes", "no"] for a choice',
         ),
         (
             lambda ctx: ctx.ask("Which?", 5),
-            "have a JSON form, or be a JSON schema, not 5; write answer=int",
+            "be convertible to JSON, or be a JSON schema, not 5; write answer=int",
         ),
         (lambda ctx: ctx.ask(5), "the question must be a string, not 5"),
         (lambda ctx: ctx.ask(" "), "the question must not be empty"),

@@ -97,7 +97,7 @@ def tutorial_files() -> Iterator[tuple[str, Path]]:
     "tutorial",
     DEFINE,
     example="tutorial",
-    no_python="It opens JupyterLab from a shell.",
+    no_python="Not available in Python; run the command in a shell.",
     interfaces=[SHELL],
     data=tutorial_data,
     has_store=False,
@@ -123,7 +123,7 @@ def tutorial(
     call.print_note(f"{folder}: {plural(states.count(COPIED), 'file')} copied, {states.count(UNCHANGED)} up to date")
     for each in files:
         if each["state"] == KEPT:
-            call.print_note(f"{folder / each['file']} was changed and is kept", "yellow")
+            call.print_note(f"{folder / each['file']} was changed by you and is not overwritten", "yellow")
     if no_open:
         call.print_note(f"open it with: {shlex.join(['jupyter', 'lab', str(folder / FIRST)])}")
     else:

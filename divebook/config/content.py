@@ -89,7 +89,7 @@ def _segments(pattern: str) -> list[str]:
     """Split a path pattern at its slashes. Raise PatternError if it is empty, or if a part has ``**`` and more."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts:
-        raise PatternError("it is empty")
+        raise PatternError("the pattern is empty")
     if any("**" in part != "**" for part in parts):
         raise PatternError("'**' can only be an entire path component")
     # Consecutive ``**`` match the same folders as a single one.

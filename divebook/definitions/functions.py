@@ -150,13 +150,16 @@ class UserFunction:
         if self.timeout is not None and not SOME_SECONDS.fits(self.timeout):
             expected = expected_seconds(SOME_SECONDS, self.timeout)
             message = f"the timeout of {self.name} must be {expected}, not {shown_number(self.timeout)}"
-            raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
+            raise DefinitionError([Problem(message, key="timeout", hint="omit the timeout for no limit")])
         if self.kind == "step" and self.takes.is_context_annotated:
             parameter = self.takes.context
             message = (
-                f"{self.kind_and_name} has the parameter {parameter} of type ToolContext, which actions and tools get"
+                f"{self.kind_and_name} has the parameter {parameter} of type ToolContext, which only actions and "
+                "tools receive"
             )
-            hint = "pass the value that the step needs from the workflow function, which has a Context"
+            hint = (
+                "read the value in the workflow function, which has a Context, and pass it to the step as an argument"
+            )
             raise DefinitionError([Problem(message, key=parameter, hint=hint)])
         if self.executor is not None:
             self._require_fit()
@@ -170,7 +173,7 @@ class UserFunction:
         if not is_executor and not isinstance(self.executor, str):
             message = (
                 f"the executor of {self.name} must be a name, a concurrent.futures.Executor or a function that "
-                "returns one"
+                "returns an executor"
             )
             hint = 'write executor="process", or pass a pool'
             raise DefinitionError([Problem(f"{message}, not {self.executor!r}", key="executor", hint=hint)])
@@ -180,7 +183,7 @@ class UserFunction:
             raise DefinitionError([Problem(message, key="executor", hint="write `def`, or remove the executor")])
         # A context holds the recorder and other objects of this process, which cannot be pickled.
         if self.executor == "process" and self.context_parameter:
-            message = f"{self.kind_and_name} takes a {CONTEXT}, which exists only in this process"
+            message = f"{self.kind_and_name} takes a {CONTEXT}, which cannot be passed to another process"
             hint = f"remove the parameter {self.context_parameter}, or the executor"
             raise DefinitionError([Problem(message, key="executor", hint=hint)])
 
@@ -404,8 +407,8 @@ def require_nameable(function: Any) -> None:
         hint = "write @step(rollback=cancel_room), without quotes"
     # A partial and a callable object have no qualified name.
     elif getattr(function, "__name__", _LAMBDA) == _LAMBDA or not hasattr(function, "__qualname__"):
-        message = f"{function!r} cannot undo calls: a later process needs a name to find it"
-        hint = "write def cancel_room(result): ..., and pass that to @step(rollback=cancel_room)"
+        message = f"{function!r} cannot be a rollback function: it has no name by which a later process could find it"
+        hint = "write def cancel_room(result): ..., and pass the function: @step(rollback=cancel_room)"
     else:
         return
     raise DefinitionError([Problem(message, key="rollback", hint=hint)])
@@ -426,8 +429,9 @@ def require_unambiguous_name(step: UserFunction) -> None:
     if registered is None or not _are_variants(registered.function, step.function):
         return
     raise StepError(
-        f"two functions have the same place, {place_of(step)}, because one nested def created both, so the rollback of "
-        "this call is ambiguous. Define the function at the top level, and pass the values that differ as arguments"
+        f"two functions have the same name and place, {place_of(step)}, because the same nested def created both. "
+        "The rollback of this call is therefore ambiguous. Define the function at the top level, and pass the values "
+        "that differ as arguments"
     )
 
 
@@ -480,11 +484,10 @@ def find_rollback(place: str) -> UserFunction:
     if len(matches) == 1:
         return matches[0]
     shown = name.rpartition(".")[2]
-    message = f"function {shown} is not defined here; run the cell that gives it to @step(rollback={shown})"
+    message = f"function {shown} is not defined in this process; run the cell that contains @step(rollback={shown})"
     if matches:
-        message = (
-            f"{place} is ambiguous: {' or '.join(sorted(map(place_of, matches)))}; give these functions different names"
-        )
+        message = f"rollback function {place} is ambiguous: it can be {' or '.join(sorted(map(place_of, matches)))}; "
+        message += "give these functions different names"
     raise NotFoundError("function", shown, [step.name for step in ROLLBACK_FUNCTIONS.values()], message)
 
 
@@ -535,7 +538,7 @@ def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType
 def require_one_result(function: Any, kind_and_name: str) -> None:
     """Raise `DefinitionError` for a generator function, since a log contains one result of a call."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        message = f"{kind_and_name} is a generator, but a call must return once"
+        message = f"{kind_and_name} is a generator, but a call must return a single result"
         raise DefinitionError([Problem(message, hint="return a list of the values instead of yielding them")])
 
 
@@ -565,7 +568,7 @@ def is_callable(name: Any, kind: str) -> bool:
         return True
     if name is None or isinstance(name, str):
         return False
-    hint = f'write @{kind}("name"), or @{kind} alone'
+    hint = f'write @{kind}("name"), or @{kind} without parentheses'
     raise DefinitionError(
         [Problem(f"the name in @{kind}(...) must be a string, not {name!r:.60}", key="name", hint=hint)]
     )
@@ -1018,9 +1021,7 @@ def _inputs(function: Callable[..., Any], name: str) -> list[InputDefinition]:
         raise DefinitionError([Problem(f"workflow {name!r} has no context parameter", hint=hint)])
     if not _takes_context(parameters[0]):
         parameter_list = ", ".join(["ctx", *(str(parameter) for parameter in parameters)])
-        message = (
-            f"the first parameter of workflow {name!r} must be its context, but {parameters[0].name!r} is an input"
-        )
+        message = f"the first parameter of workflow {name!r} must be its context, not the input {parameters[0].name!r}"
         raise DefinitionError([Problem(message, hint=f"write `async def {function.__name__}({parameter_list})`")])
     hints = hints_of(function)
     return [
@@ -1066,7 +1067,7 @@ def _require_exact(annotation: Any, parameter: str, workflow_name: str) -> None:
         base = recorded_base(cls)
         shown = getattr(base, "__name__", "")
         message = f"input {parameter!r} of workflow {workflow_name!r} is annotated with {cls.__qualname__}, a subclass "
-        message += f"of {shown}, and a log contains its instances as {shown}"
+        message += f"of {shown}, but a log stores its instances as plain {shown}"
         hint = f'annotate it with {shown}, or with NewType("{cls.__name__}", {shown})'
         raise DefinitionError([Problem(message, key=parameter, hint=hint)])
 
@@ -1249,11 +1250,11 @@ def _warn_unrecordable(user_function: UserFunction) -> None:
         return
     message = f"{user_function.kind_and_name} returns {inspect.formatannotation(declared)}, "
     if _is_unrecordable(declared):
-        message += "which a log cannot contain"
+        message += "which a log cannot store"
         hint = "return plain data, or an instance of a dataclass, model, named tuple or enum"
     elif (cls := _converted_class(declared)) is not None:
         base = getattr(recorded_base(cls), "__name__", "")
-        message += f"and a log contains instances of {cls.__qualname__} as {base}"
+        message += f"but a log stores instances of {cls.__qualname__} as plain {base}"
         hint = f"return {base}, or an instance of a dataclass, model, named tuple or enum"
     else:
         return
@@ -1317,10 +1318,12 @@ def _require_rollback(step_function: RecordedFunction) -> None:
         )
         if is_required and parameter.name not in available:
             message = (
-                f"{step_function.rollback.name}, which rolls back step {step_function.name}, takes {parameter.name!r}"
+                f"{step_function.rollback.name}, the rollback function of step {step_function.name}, has the parameter "
+                f"{parameter.name!r}, for which there is no value"
             )
             hint = (
-                f"its parameters are those of {step_function.name}, and {ROLLED_BACK}: {', '.join(sorted(available))}"
+                f"a rollback function can have the parameters of its step, and {ROLLED_BACK}, the result of the step: "
+                f"{', '.join(sorted(available))}"
             )
             raise DefinitionError([Problem(message, key="rollback", hint=hint)])
 
@@ -1370,7 +1373,7 @@ def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: b
         The values are not a mapping, or an input is missing, not declared, or of another type.
     """
     if not isinstance(values, Mapping):
-        raise InputError(f"inputs are a mapping of names to values, not {values!r:.60}; write {{'name': value}}")
+        raise InputError(f"inputs must be a mapping of names to values, not {values!r:.60}; write {{'name': value}}")
     # Two spellings of a name are equal after normalization. The declared one is used from here on.
     values = _by_declared_name(workflow, values)
     declared = _declared(workflow, values)
@@ -1462,8 +1465,8 @@ def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str,
             # A recorded default is opened anew for each execution.
             return opened(definition.default)
         raise InputError(
-            f'input "{definition.name}" is required (a required input of workflow "{workflow.name}"'
-            f"{f': {definition.description}' if definition.description else ''}); give it a value: "
+            f'input "{definition.name}" is required by workflow "{workflow.name}"'
+            f"{f' ({definition.description})' if definition.description else ''}; add "
             f"{definition.name}=... (in a shell: -v {definition.name}=...)",
             definition.name,
         )
@@ -1532,7 +1535,7 @@ def _float(definition: InputDefinition, value: int) -> float:
         return float(value)
     except OverflowError:
         message = (
-            f'input "{definition.name}" must be of type float, and {_shown(definition, value)} is too large for one'
+            f'input "{definition.name}" must be of type float, but {_shown(definition, value)} is too large for a float'
         )
         raise InputError(message, definition.name) from None
 
@@ -1674,7 +1677,7 @@ class Doubts(list[Problem]):
         lines = []
         for (place, line), problem in zip(self._places, self, strict=True):
             lines.append(f"{position_in(place, line, problem.column)}: {problem.message}; {problem.hint}")
-        return "\n".join(lines) or "no code that may return another result when it runs again"
+        return "\n".join(lines) or "no code found that may return a different result when it runs again"
 
     def __repr__(self) -> str:
         return str(self)
@@ -1695,12 +1698,12 @@ def lint(workflow: Any) -> Doubts:
     >>> async def draw(ctx):
     ...     return random.choice("ab")
     >>> [doubt.message for doubt in lint(draw)]
-    ['random.choice() returns another value whenever the function runs again']
+    ['random.choice() returns a different value each time the function runs']
     """
     registered = WORKFLOW_FUNCTIONS.get(getattr(workflow, "name", ""))
     # A workflow of the same name may come from a log or a file. Only the registered object belongs to the function.
     if registered is not None and registered == workflow:
         workflow = registered.function
-    expected = "what @workflow made, an async function, or a Workflow"
+    expected = "a function with @workflow, an async function, or a Workflow"
     require(workflow, "what to lint", expected, fits=isinstance(workflow, Workflow) or callable(workflow))
     return Doubts(doubts_of(workflow) if inspect.isfunction(workflow) else ())

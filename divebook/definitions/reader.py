@@ -186,7 +186,7 @@ def _named(root: MappingNode, reading: Reading, place: Place, name: str | None) 
             root, entries=((Scalar("Name", "Name", root.start), Scalar(name, name, root.start)), *root.entries)
         )
     if isinstance(written, Scalar) and written.value is not None and written.text.strip() != name:
-        message = f"Name is {written.text!r} here, but the given name is {name!r}"
+        message = f"Name is {written.text!r}, but the name given to the whole definition is {name!r}"
         reading.add(message, written.start, (*place, "Name"), key="Name", hint="remove Name")
     return root
 

@@ -46,13 +46,17 @@ def json_value(value: Any, name: str) -> Any:
         # Values are plain now. Encoding finds what only a store refuses, such as half a character.
         encode(plain_value, name)
     except (UnstorableValueError, RecursionError) as error:
-        raise DefinitionError([Problem(f"{error}", key=name, hint="definitions hold JSON values only")]) from error
+        raise DefinitionError(
+            [Problem(f"{error}", key=name, hint="definitions can contain only JSON values")]
+        ) from error
     return plain_value
 
 
 def _json(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
-        raise UnstorableValueError(path, f"nested deeper than {MAX_DEPTH} levels; does it contain itself?")
+        raise UnstorableValueError(
+            path, f"it is nested deeper than {MAX_DEPTH} levels; check whether it contains itself"
+        )
     # Exact types only: an instance of a subclass, such as an enum member, is normalized below.
     if type(value) in _ATOMS:
         if type(value) is float and not math.isfinite(value):
@@ -61,7 +65,7 @@ def _json(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise UnstorableValueError(f"{path}[{key!r:.60}]", "keys must be strings; put it in quotes")
+                raise UnstorableValueError(f"{path}[{key!r:.60}]", "keys must be strings; put the key in quotes")
         return {str(key): _json(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if isinstance(value, _LISTS):
         return [_json(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
@@ -220,7 +224,7 @@ def arguments(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unknown_field(cls: type[Definition], name: str) -> DefinitionError:
     return DefinitionError(
-        [Problem(f"stored {cls.__name__} has the unknown field {name!r}: a newer divebook wrote it")],
+        [Problem(f"stored {cls.__name__} has the unknown field {name!r}; a newer version of divebook wrote it")],
         "<stored definition>",
     )
 
@@ -326,7 +330,7 @@ def _written(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
     """
     mandatory = {name: default is MISSING for name, default, _ in _form(cls).defaults}
     for key in data.keys() - mandatory.keys():
-        hint = did_you_mean(str(key), mandatory) or f"known are {', '.join(mandatory)}"
+        hint = did_you_mean(str(key), mandatory) or f"known keys: {', '.join(mandatory)}"
         raise DefinitionError([Problem(f"{cls.__name__} has no key {key!r}", key=str(key), hint=hint)])
     # None means an omitted key if the field has a default.
     values = {key: value for key, value in data.items() if value is not None or mandatory[key]}

@@ -123,7 +123,10 @@ class ToolFunction(UserFunction):
         UserFunction.__post_init__(self)
         # Names of a server's tools are chosen by the server.
         if not self.server and not is_tool_name(self.name):
-            hint = "use letters, digits, _ - and . only, at most 64, not starting with a digit: @tool(name=...)"
+            hint = (
+                "use at most 64 letters, digits, underscores, hyphens and dots, not starting with a digit: "
+                "@tool(name=...)"
+            )
             raise DefinitionError([Problem(f"{self.name!r} cannot be the name of a tool", key="name", hint=hint)])
         for option, allowed in (("most", CHARACTERS), ("limit", COUNT), ("concurrency", COUNT)):
             value = getattr(self, option)
@@ -140,8 +143,10 @@ class ToolFunction(UserFunction):
         """
         for parameter in inspect.signature(self.function).parameters.values():
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-                message = f"parameter {parameter.name!r} of {self.kind_and_name} has no name for a model"
-                raise DefinitionError([Problem(message, hint="write it as an ordinary parameter")])
+                message = (
+                    f"parameter {parameter.name!r} of {self.kind_and_name} has no name by which a model can pass it"
+                )
+                raise DefinitionError([Problem(message, hint="write an ordinary parameter")])
 
     @property
     def own_name(self) -> str:

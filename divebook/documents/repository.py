@@ -118,7 +118,7 @@ class DocumentRepository(ABC):
         """
         target = self._names.get(path, path)
         if self._library_of(target):
-            raise SetupError(f"document {path!r} can only be read: write to a path of a folder")
+            raise SetupError(f"document {path!r} is read-only: write to a path of a document folder")
         # Registered paths are normalized when they are registered.
         return self._names.get(path) or relative_path(path)
 
@@ -345,7 +345,7 @@ def alternatives(pattern: str) -> list[str]:
         # The limit is checked at each expansion, because ``{a,b}`` repeated 40 times would stand for 2**40 patterns.
         if len(queue) + len(patterns) > MAX_ALTERNATIVES:
             raise PatternError(
-                f"pattern {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns; name fewer alternatives"
+                f"pattern {pattern!r} expands to more than {MAX_ALTERNATIVES} patterns; use fewer alternatives"
             )
     return patterns
 
@@ -376,7 +376,9 @@ def _compiled(pattern: str) -> list[Match]:
             # counts, because all of them are tried.
             steps += len(parts)
             if steps > MAX_STEPS:
-                raise PatternError(f"pattern {pattern!r} has too many alternatives with ** in them; name fewer")
+                raise PatternError(
+                    f"pattern {pattern!r} has too many alternatives that contain **; use fewer alternatives"
+                )
             matchers.append(_matcher(parts).matches)
         except re.error as error:
             raise PatternError(f"pattern {pattern!r} is not valid: {error}") from error

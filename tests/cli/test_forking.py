@@ -29,7 +29,7 @@ Workflows:
     refused = divebook("fork", source, "--at", "2", "--input", "n=1")
     assert refused.exit_code == 2
     assert "poet" in refused.stderr
-    assert "name their file (-d FILE) or --actions" in refused.stderr.replace("\n", " ")
+    assert "name the file that defines them with -d FILE or --actions" in refused.stderr.replace("\n", " ")
     assert len(open_store().records()) == 1
     assert divebook("fork", source, "-d", folder / "a.yaml", "--at", "2", "--input", "n=1").exit_code == 0
 

@@ -49,6 +49,6 @@ def test_a_trial_that_cannot_be_says_what_to_do(divebook, folder, hello):
     file = write(folder / "roses.yaml", POET)
     divebook("run", file)
     refused = divebook("try", "draft", open_store().records()[0].execution_id)
-    assert "name their file (-d FILE) or --actions" in refused.stderr.replace("\n", " ")
+    assert "name the file that defines them with -d FILE or --actions" in refused.stderr.replace("\n", " ")
     failed = write(folder / "bad.yaml", "Script: 1 / 0\n")
     assert divebook("try", "greet", source, "--keys", failed).exit_code == 1

@@ -219,7 +219,7 @@ def test_a_line_says_how_to_write_a_command_of_the_shell(name):
 def test_a_shell_says_how_to_write_a_command_of_notebooks():
     done = CliRunner().invoke(app, ["list"])
     assert done.exit_code == 2
-    assert "list is a command of notebooks; write %dive list in a cell" in " ".join(
+    assert "list is available only in notebooks; write %dive list in a cell" in " ".join(
         done.output.replace("│", " ").split()
     )
 

@@ -161,7 +161,7 @@ def test_a_template_is_of_the_category_of_its_folder_and_keeps_the_name_that_was
     said = json.dumps({"name": "other", "extends": "native"})
     code, printed, told = dev_env("template", "create", "own-one", "-", stdin=said)
     assert (code, printed) == (0, "Template 'own-one' created\n")
-    assert "the file says the name 'other': the template is 'own-one'" in told
+    assert "the file contains the name 'other', but the template is created as 'own-one'" in told
     folder = tmp_path / "config" / "dev_env" / "templates"
     (folder / "teams").mkdir()
     (folder / "teams" / "web.json").write_text('{"extends": "own-one"}')

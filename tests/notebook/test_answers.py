@@ -101,7 +101,10 @@ def test_an_answer_that_does_not_fit_fails_the_cell_and_leaves_the_question_open
 def test_an_answer_that_nobody_asked_for_is_told(deploy, monkeypatch):
     monkeypatch.setenv("DIVEBOOK_ANSWERS", "{often: 1}")
     _, printed = deploy("%dive run deploy --answer version={n: 3} --answer sure=y --answer sur=y")
-    assert "the answer for 'sur' was not used: no question with that name was asked (did you mean 'sure'?)" in printed
+    assert (
+        "the answer for 'sur' was not used: no question with this id or step was asked (did you mean 'sure'?)"
+        in printed
+    )
     assert "often" not in printed
 
 

@@ -48,7 +48,7 @@ def test_why_says_what_is_missing(cell, line, said):
 
 
 def test_why_without_any_run_says_how_to_start_one(cell):
-    with pytest.raises(NotFoundError, match="there are no runs yet; %dive run NAME starts one"):
+    with pytest.raises(NotFoundError, match="there are no runs yet; start a run with %dive run NAME"):
         cell("%dive why x")
 
 

@@ -317,7 +317,7 @@ def test_a_run_that_waits_fails_its_cell_only_if_that_is_asked_for(cell):
         ("list sum", UsageError, "unexpected 'sum': %dive list takes only options"),
         ("inbox ask_1", UsageError, "unexpected 'ask_1': %dive inbox takes only options"),
         ("show exec_1 exec_2", UsageError, "unexpected 'exec_2' after %dive show"),
-        ("recover exec_1 --all", SetupError, "takes a run or --all, not both"),
+        ("recover exec_1 --all", SetupError, "accepts a run or --all, not both"),
         ("answer ask_1 two words", UsageError, "unexpected 'words' after %dive answer; put strings with spaces"),
         ("help run runs", UsageError, "unexpected 'runs' after %dive help"),
     ],
@@ -369,7 +369,7 @@ def test_an_unknown_agent_is_told_with_those_that_exist(cell):
     with pytest.raises(DefinitionError, match=r"agent nobody not found \(no agent is defined\)"):
         cell("%dive run w")
     cell("%%dive agent writer\nGoal: write\n")
-    with pytest.raises(DefinitionError, match=r"agent nobody not found \(there is writer\)"):
+    with pytest.raises(DefinitionError, match=r"agent nobody not found \(defined agents: writer\)"):
         cell("%dive run w")
 
 

@@ -78,5 +78,5 @@ def test_a_line_takes_several_up_again(three, cell):
     divebook.runs(of=[first.id, last.id]).cancel()
     frame, _ = cell(f"%dive resume {first.id} {last.id} exec_none")
     assert list(frame["status"].fillna("")) == ["waiting", "waiting", ""]
-    with pytest.raises(SetupError, match="go with one run; name one"):
+    with pytest.raises(SetupError, match="apply to a single run; name only one run"):
         cell(f"%dive resume {first.id} {last.id} --definition new")

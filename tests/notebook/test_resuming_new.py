@@ -54,8 +54,8 @@ def test_a_strategy_by_its_name(cell, failed):
     [
         ("--definition new", SetupError, "makes the same calls as execution"),
         ("--definition old", UsageError, "--definition must be new, not 'old'"),
-        ("--plan", SetupError, "--plan says what --definition new would do"),
-        ("--strategy from_start --definition new", SetupError, "--strategy goes with neither"),
+        ("--plan", SetupError, "--plan shows the effect of --definition new"),
+        ("--strategy from_start --definition new", SetupError, "--strategy cannot be combined with"),
         ("--strategy skip", UsageError, "--strategy must be one of from_start, from_failure, skip_failed, not 'skip'"),
     ],
 )

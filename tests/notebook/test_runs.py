@@ -115,5 +115,5 @@ def test_runs_are_compared_by_line_and_by_function(cell, session):
     found, _ = cell(f"%dive compare {one.id} {other.id}")
     assert found.first.text == divebook.compare(one, other).first.text == "input n: [-1-]{+2+}"
     assert one.compare(other.id).frame()["difference"].tolist()[0] == "changed"
-    with pytest.raises(Exception, match="name two runs or more; %dive runs lists them"):
+    with pytest.raises(Exception, match="name two or more runs; %dive runs lists all runs"):
         cell(f"%dive compare {one.id}")

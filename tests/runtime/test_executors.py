@@ -84,7 +84,7 @@ def test_executors_that_make_no_sense_are_refused_where_they_are_written():
 
     with pytest.raises(DefinitionError, match="is async, so it runs on the engine's loop"):
         step(executor="process")(waiting)
-    with pytest.raises(DefinitionError, match="takes a context, which exists only in this process"):
+    with pytest.raises(DefinitionError, match="takes a context, which cannot be passed to another process"):
         make_action(name="emit", executor="process")(lambda context: context.emit("x"))
     with pytest.raises(DefinitionError, match="Executor has no effect on a step of type script"):
         Workflow("w", [Step("s", script="1", executor="process")])
