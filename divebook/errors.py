@@ -855,7 +855,7 @@ class PathNotAllowedError(WorkspaceError, PermissionError):
     path
         As it was given.
     rule
-        The rule that it breaks, in words: ``leads above the root by ..``.
+        The rule that it breaks, in words: ``'..' leads out of the folder``.
     allowed
         The folders that may be reached, as they are shown.
     """

@@ -86,7 +86,7 @@ CODES = {
     "save, taken": (["save", "a", "c"], 1, "--overwrite"),
     "save, replaced": (["save", "--overwrite", "a", "c"], 0, ""),
     "restore, no environment": (["restore", "no", "no"], 2, "no environment"),
-    "restore, no checkpoint": (["restore", "a", "no"], 7, "no checkpoint 'no'; there are: c"),
+    "restore, no checkpoint": (["restore", "a", "no"], 7, "no checkpoint 'no'; existing checkpoints: c"),
     "show, no checkpoint": (["checkpoint", "show", "a", "no"], 7, "no checkpoint"),
     "delete, no checkpoint": (["checkpoint", "delete", "a", "no"], 7, "no checkpoint"),
     "list, tenant": (["--tenant", "t", "checkpoint", "list", "a"], 8, "another tenant"),
@@ -371,5 +371,5 @@ def test_no_checkpoint_has_the_name_of_the_backup(dev_env, native):
     (native / "f").write_text("only copy")
     for more in ((), ("--overwrite",)):
         code, _, message = dev_env("save", "a", "pre-restore", *more)
-        assert (code, "'pre-restore' is the name of the backup during a restore" in message) == (1, True), message
+        assert (code, "the name 'pre-restore' is reserved for the backup of a restore" in message) == (1, True), message
     assert names_of(dev_env) == []

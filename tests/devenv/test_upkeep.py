@@ -153,7 +153,7 @@ def test_a_python_that_is_not_here_is_refused_with_those_that_are(dev_env, monke
     monkeypatch.setattr("shutil.which", lambda name: None if name == "uv" or "3.99" in name else f"/bin/{name}")
     template(dev_env, "t", {"isolation_type": "virtualenv", "virtualenv": {"python_version": "3.99"}})
     code, _, told = dev_env("create", "a", "t")
-    assert (code, "Python 3.99 is not installed; found 3." in told) == (1, True)
+    assert (code, "Python 3.99 is not installed (installed: 3." in told) == (1, True)
     assert dev_env("execute", "a", "true")[0] == 2
 
 

@@ -133,12 +133,12 @@ def test_strict_names_everything_that_is_not_as_it_is_written():
         "processing_history[1].started_at",
     }
     assert "'metdata': unknown; did you mean 'metadata'?" in caught.value.problems
-    assert "received_at: a time such as 2026-01-25T10:00:00Z wanted, not 'yesterday'" in caught.value.problems
+    assert "received_at must be a time such as 2026-01-25T10:00:00Z, not 'yesterday'" in caught.value.problems
 
 
 def test_no_state_at_all_gives_a_fresh_envelope():
     assert restore(None).user_id == "anonymous"
-    with pytest.raises(InvalidEnvelopeError, match="state: a mapping wanted, not NoneType"):
+    with pytest.raises(InvalidEnvelopeError, match="state must be a mapping, not NoneType"):
         restore(None, strict=True)
 
 
