@@ -591,7 +591,7 @@ async def install(isolation: Isolation, run: Run) -> list[str]:
             await _install_in_image(isolation, run, workspace, missing)
         # Looked for again: a package may have another name than its tool, or may be missing in the registry.
         remaining = [tool for tool in missing if not await _has(run, workspace, tool)]
-    return [f"the tool {tool!r} could not be installed; install it with an init command" for tool in remaining]
+    return [f"the tool {tool!r} is not installed; install it with an init command" for tool in remaining]
 
 
 async def _has(run: Run, workspace: LocalWorkspace, tool: str) -> bool:

@@ -34,7 +34,7 @@ REFUSED = {
     "name": (["create", "../x", "native"], 1, "is not allowed"),
     "taken": (["create", "A", "native"], 1, "the environment 'a' already exists"),
     "profile": (["create", "b", "native", "nope"], 1, "existing profiles: default, high-resource, minimal, standard"),
-    "status": (["list", "bogus"], 1, "no status 'bogus'"),
+    "status": (["list", "bogus"], 1, "unknown status 'bogus'"),
     "environment": (["execute", "no", "true"], 2, "no environment 'no'"),
     "environment, destroyed": (["destroy", "no"], 2, "no environment 'no'"),
     "template": (["create", "b", "nope"], 3, "no template 'nope'"),
@@ -42,7 +42,7 @@ REFUSED = {
     "time": (["execute", "--timeout", "0.1", "a", "exec tail -f /dev/null"], 6, ""),
     "tenant": (["--tenant", "t", "execute", "a", "true"], 8, "another tenant"),
     "tenants": (["list", "all", "t"], 8, "only operators can list the environments"),
-    "built in": (["template", "delete", "native"], 8, "built in"),
+    "built in": (["template", "delete", "native"], 8, "the built-in template 'native'"),
     "passed through": (["execute", "--passthrough", "a", "exit 3"], 3, "status 3"),
     "own, apart": (["execute", "--passthrough", "no", "true"], 122, "no environment"),
 }

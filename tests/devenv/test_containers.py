@@ -220,7 +220,7 @@ def test_volumes_are_folders_or_names(tmp_path):
         (tmp_path / "data", "/data:ro", False),
         (folder / "x", "/x", False),
     ]
-    with pytest.raises(DevEnvError, match="is not SOURCE:TARGET"):
+    with pytest.raises(DevEnvError, match="write SOURCE:TARGET"):
         mounts_of(["/data"], folder)
 
 
@@ -278,7 +278,7 @@ def test_an_environment_is_as_it_was_where_its_new_container_cannot_be_made(publ
 
     with monkeypatch.context() as patch:
         patch.setattr(DockerIsolation, "_create_container", refuse)
-        with pytest.raises(NotReplacedError, match="is unchanged: the port is taken"):
+        with pytest.raises(NotReplacedError, match="was not changed, because the restore failed: the port is taken"):
             asyncio.run(DevEnvManager(published).restore("p", "first"))
     assert run(published, "execute", "p", "cat f /layer")[:2] == (0, "two\ntwo\n")
     assert run(published, "restore", "p", "first")[0] == 0

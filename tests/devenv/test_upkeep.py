@@ -137,7 +137,7 @@ def test_without_an_engine_another_section_is_used_if_that_is_asked_for(
     template(dev_env, "both", {"isolation_type": "docker", **both})
     assert dev_env("create", "a", "both")[0] == 5
     code, _, told = dev_env("create", "a", "both", "--fallback", "--env", "A=1")
-    assert (code, "using native instead of a container: no container engine answers" in told) == (0, True)
+    assert (code, "native is used instead of a container: no container engine answers" in told) == (0, True)
     assert dev_env("execute", "a", "echo $A")[1] == "1\n"
     assert json.loads(dev_env("inspect", "a")[1])["isolation_type"] == "native"
     assert dev_env("create", "b", "python-docker", "--fallback")[0] == 5

@@ -246,7 +246,7 @@ def test_an_answer_is_copied_and_dated():
     [
         ({"approved": "yes"}, "question q: approved must be a bool, not 'yes'"),
         ({"approved": 1}, "approved must be a bool"),
-        ({"txt": "x"}, "no part 'txt'; did you mean 'text'?"),
+        ({"txt": "x"}, "unknown key 'txt' in an answer; did you mean 'text'?"),
         ({"zzz": "x"}, "valid keys: text, approved, decision, data"),
         ("yes", "answer with a mapping"),
     ],

@@ -31,7 +31,7 @@ def test_this_machine_needs_no_token(host):
 def test_other_machines_need_one(host):
     with pytest.raises(SetupError, match="anyone could run these workflows; pass a token"):
         require_token(host, None)
-    with pytest.raises(SetupError, match="has 5 characters"):
+    with pytest.raises(SetupError, match="has only 5 characters"):
         require_token(host, "short")
     require_token(host, TOKEN)
 

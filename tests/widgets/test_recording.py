@@ -198,7 +198,7 @@ def test_broken_packing_is_refused(packed, recording):
 
 
 def test_a_cut_off_recording_is_refused(packed):
-    with pytest.raises(SavedRunError, match="cut off"):
+    with pytest.raises(SavedRunError, match="is incomplete"):
         read_saved({**packed, "recording": packed["recording"][: len(packed["recording"]) // 8 * 4]})
 
 

@@ -773,7 +773,7 @@ def _strangers(state: Mapping[Any, Any]) -> list[str]:
     unknown keys.
     """
     version = state.get("schema_version", "missing")
-    problems = [] if version == SCHEMA_VERSION else [f"schema_version must be {SCHEMA_VERSION}, not {version!r:.60}"]
+    problems = [] if version == SCHEMA_VERSION else [f"schema_version: expected {SCHEMA_VERSION}, not {version!r:.60}"]
     strangers = state.keys() - {*STATE_KEYS, "schema_version"}
     hints = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
     problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in hints.items()]

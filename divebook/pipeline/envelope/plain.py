@@ -253,7 +253,7 @@ class PlainReading:
         takes the place of the value.
         """
         shown = repr(value[:_SHOWN]) if isinstance(value, str) else type(value).__name__
-        self.problems.append(f"{path} must be {expected}, not {shown}")
+        self.problems.append(f"{path}: expected {expected}, not {shown}")
         return UNREADABLE
 
     def read(self, kind: Any, value: Any, path: str) -> Any:
