@@ -886,7 +886,7 @@ class PathNotAllowedError(WorkspaceError, PermissionError):
     path
         Path as the caller passed it.
     rule
-        Rule that the path breaks, in words, such as ``leads above the root by ..``.
+        Rule that the path breaks, in words, such as ``'..' leads out of the folder``.
     allowed
         Folders that the workspace may use, as they are shown to people.
     """

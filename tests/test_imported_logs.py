@@ -289,8 +289,8 @@ def test_what_failed_in_a_trace_failed(environment, tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('[{"kind": "response", "parts": []}]', "message 1: a response comes before any request"),
-        (json.dumps(otlp([span("a", "", "embeddings", 1, 2)])), "has 1 spans, but none with gen_ai.operation.name"),
+        ('[{"kind": "response", "parts": []}]', "message 1: a response must follow a request"),
+        (json.dumps(otlp([span("a", "", "embeddings", 1, 2)])), "has 1 spans, but no span of a model call"),
         ('{"a": 1}', "line 1"),
         ("not JSON", "line 1"),
         ("", "empty|no events"),

@@ -130,7 +130,7 @@ AGENT = [
     ({"subordinates": "critic"}, "write subordinates=['critic']"),
     ({"subordinates": [Agent("critic")]}, "write 'critic'"),
     ({"capabilities": 5}, "capabilities must be a list"),
-    ({"capabilities": [5]}, "capabilities must be capabilities of pydantic-ai, not 5"),
+    ({"capabilities": [5]}, "capabilities must be pydantic-ai capabilities, not 5"),
 ]
 
 

@@ -150,7 +150,7 @@ def test_an_agent_of_the_old_system_goes_without_what_needs_a_service(logs):
         "list_directory"
     ]
     made.create("w", model="scripted")
-    assert ["a runs without the tool web_search: it needs the key" in said for said in logs()] == [True]
+    assert ["a runs without the tool web_search: write a @tool" in said for said in logs()] == [True]
 
 
 def test_a_tool_made_in_python_is_found_by_its_name():

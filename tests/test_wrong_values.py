@@ -303,7 +303,9 @@ def test_inputs_that_have_the_names_of_options_are_given_in_the_mapping(objects)
     async def filing(ctx, store: str, name: str = "a", inputs: int = 1):
         return [store, name, inputs]
 
-    expected = re.escape('input "store" is required, and store=... is an option of divebook.run; write inputs={"store')
+    expected = re.escape(
+        'input "store" is missing, and store=... is an option of divebook.run, not an input; write inputs={"store'
+    )
     with pytest.raises(divebook.errors.InputError, match=expected):
         divebook.run(filing, name="b")
     assert divebook.run(filing, inputs={"store": "s", "name": "b", "inputs": 2}).result() == ["s", "b", 2]

@@ -435,7 +435,9 @@ class Agent(Generic[Output]):
         # The name is part of the recorded operations, so an agent without a name cannot be recorded.
         agent_name = name or agent.name
         if not agent_name:
-            raise SetupError("an agent needs a name: pydantic_ai.Agent(..., name='critic'), or Agent.of(agent, name=)")
+            raise SetupError(
+                "an agent needs a name; write pydantic_ai.Agent(..., name='critic') or Agent.of(agent, name='critic')"
+            )
         check(agent, agent_name)
         # Tools, output and capabilities are not passed on: they stay inside the pydantic-ai agent, which runs as it is.
         wrapper: Agent[Any] = Agent(agent_name, model=agent.model, deps=deps, approvals=approvals, bounds=bounds)
@@ -669,7 +671,7 @@ def _capability(value: Any) -> Any:
     is_capability = library is not None and isinstance(value, library.AbstractCapability)
     if not is_capability and (isinstance(value, type) or not callable(value)):
         hint = f"; write {value.__name__}()" if isinstance(value, type) else ""
-        raise SetupError(f"capabilities must be capabilities of pydantic-ai, not {describe(value)}{hint}")
+        raise SetupError(f"capabilities must be pydantic-ai capabilities, not {describe(value)}{hint}")
     if library is None or not isinstance(value, library.ModelFallback):
         return value
     fallback = copy.copy(value)  # the object of the caller stays as it is
@@ -798,7 +800,7 @@ def _model_called(model: str) -> Model:
             return provider
 
     async def respond(*_: Any) -> Any:
-        raise StepError(f"model {model!r} was asked for a response that is not in its log")
+        raise StepError(f"the log has no response of model {model!r} to this request")
 
     # The profile decides the form of requests, for example how structured output is requested.
     try:

@@ -57,7 +57,9 @@ def lasting(text: DurationLike) -> float:
     if not SECONDS.fits(seconds):
         raise SetupError(f"Cache must be a duration such as 7d or 12h, not {describe(text)}", ("Cache",))
     if seconds <= 0:
-        raise SetupError(f"Cache must be a duration above 0, not {text!r}; remove it to use no cache", ("Cache",))
+        raise SetupError(
+            f"Cache must be a duration above 0, not {text!r}; to disable caching, remove Cache", ("Cache",)
+        )
     return seconds
 
 
@@ -93,7 +95,7 @@ class ResponseCache:
             # The lower limit rejects entries from the future, which a changed clock leaves behind.
             return entry["response"] if 0 <= self._clock() - entry["at"] < seconds else None
         except (OSError, ValueError, KeyError, TypeError, DivebookError) as error:
-            _log.warning("a cached response cannot be read, and the model is asked instead: %s", error)
+            _log.warning("a cached response cannot be read, so the request is sent to the model: %s", error)
             return None
 
     def keep(self, digest: str, response: Mapping[str, Any], seconds: float) -> None:
@@ -111,7 +113,9 @@ class ResponseCache:
                 self.prune()
         except OSError as error:
             _log.warning(
-                "a response cannot be stored in %s; the next run sends the request again: %s", self.folder, error
+                "a response cannot be stored in the cache folder %s, so the next run sends the request again: %s",
+                self.folder,
+                error,
             )
 
     def _read(self, digest: str) -> bytes | None:
@@ -237,14 +241,14 @@ class Cassette:
         place = f"request {sent.number} of agent {self._agent}"
         if not requests:
             raise StepError(
-                f"the run {self._run} has no response to {place} here, because it took another path. Give the agent a "
-                "model for the new requests, or use a run of the same workflow"
+                f"the recorded run {self._run} has no response to {place} at this point, because that run took another "
+                "path. Give the agent a model for new requests, or use the responses of a run of the same workflow"
             )
         recorded_messages = _request_messages(requests[0].messages)
         old, new = _first_difference(recorded_messages, _request_messages(sent.messages))
         raise StepError(
-            f"the run {self._run} recorded a different {place}. It sent {old}, and now sends {new}. Undo the change, "
-            "or give the agent a model for the new request"
+            f"the recorded run {self._run} has a different {place}. That run sent {old}, and this run sends {new}. "
+            "Undo the change, or give the agent a model for the new request"
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:

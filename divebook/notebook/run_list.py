@@ -114,7 +114,7 @@ class Runs(Shown):
             return Report(blocks=(Paragraph((no_runs_note(self.environment.store, self.filters),)),))
         # A list that is as long as its own limit is complete, although the store has more runs.
         is_cut = len(records) > count and self.limit != count
-        note = (Paragraph(("and more: .frame() lists all",)),) if is_cut else ()
+        note = (Paragraph(("There are more runs. Call .frame() to list all.",)),) if is_cut else ()
         return Report(blocks=(run_table(lines, "notebook"), *note))
 
     def _ipython_display_(self) -> None:

@@ -78,7 +78,7 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
     # Any DataFrame, without importing pandas or polars.
     if hasattr(source, "columns"):
         if "execution_id" not in source.columns:
-            raise SetupError("the DataFrame needs a column 'execution_id', as in frames of executions")
+            raise SetupError("the DataFrame has no column 'execution_id'; pass a DataFrame of executions")
         return None, list(dict.fromkeys(source["execution_id"]))
     # Anything else that is not iterable ends in the error below, which names it.
     runs = list(source) if isinstance(source, Iterable) else [source]
@@ -86,12 +86,12 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
         return None, runs
     for run in runs:
         if not isinstance(run, Run):
-            expected = "a store, an environment, runs, ids of runs, or a frame of executions"
-            raise SetupError(f"frames needs {expected}, not {describe(run)}")
+            expected = "a store, an environment, runs, ids of runs, or a DataFrame of executions"
+            raise SetupError(f"frames() expects {expected}, not {describe(run)}")
     # Stores are compared by identity.
     stores = {id(run.store): run.store for run in runs}
     if len(stores) > 1:
-        raise SetupError("these runs are in several stores; ask for the frames of each store")
+        raise SetupError("these runs are in several stores; call frames() once for each store")
     # An empty list of runs has no store, and its ids select nothing.
     store = next(iter(stores.values()), None)
     return store, [run.id for run in runs]
@@ -258,7 +258,7 @@ def run(
     """
     present: object = workflow  # the type hint does not bind callers
     if not isinstance(present, Workflow | str | Path):
-        expected = "a Workflow, a name, a path or a definition text"
+        expected = "a Workflow, the name of a workflow, the path of a definition file or a YAML string"
         raise SetupError(f"the workflow to run must be {expected}, not {describe(workflow)}")
     if name is not None:
         require_string(name, "name")
@@ -305,7 +305,9 @@ def _inputs_of_call(workflow: Workflow, positional: tuple[Any, ...], keywords: M
     if not keywords:
         return first
     if twice := sorted(keywords.keys() & (first or {}).keys()):
-        raise InputError(f'input "{twice[0]}" is given twice, in the mapping and by name; give it once', twice[0])
+        raise InputError(
+            f'input "{twice[0]}" is passed twice, in the mapping and as a keyword argument; pass it once', twice[0]
+        )
     return {**(first or {}), **keywords}
 
 
@@ -319,7 +321,7 @@ def _require_inputs_named_like_options(workflow: Workflow, inputs: Any) -> None:
         if is_required and is_missing and definition.name in OPTIONS_OF_RUN:
             name = definition.name
             raise InputError(
-                f'input "{name}" is required, and {name}=... is an option of divebook.run; '
+                f'input "{name}" is missing, and {name}=... is an option of divebook.run, not an input; '
                 f'write inputs={{"{name}": ...}}',
                 name,
             )
@@ -355,7 +357,8 @@ def _only_workflow(definitions: Definitions) -> str:
     if definitions.config.default_workflow:
         return definitions.config.default_workflow
     if len(names) != 1:
-        raise SetupError(f"name the workflow to run: run(..., name=...); defined: {', '.join(names) or 'none'}")
+        present = ", ".join(names) or "none"
+        raise SetupError(f"name the workflow to run: run(..., name=...); workflows in these definitions: {present}")
     return names[0]
 
 
@@ -387,13 +390,13 @@ def runs(
     """
     from divebook.notebook.run_list import Runs, list_of
 
-    require(limit, "limit", f"{COUNT_OR_ZERO}; 0 for all", fits=COUNT_OR_ZERO.fits(limit))
+    require(limit, "limit", f"{COUNT_OR_ZERO} (0 means all)", fits=COUNT_OR_ZERO.fits(limit))
     if of is not None:
         if status or workflow or limit or filters:
-            raise SetupError("runs(of=...) names the runs individually; remove status, workflow, limit and filters")
+            raise SetupError("runs(of=...) cannot be combined with status, workflow, limit or filters; remove them")
         # A single id is an iterable of characters, which is never meant.
         names: Any = [of] if isinstance(of, str | Run) else of
-        expected = "ids, runs, or a frame of executions; write runs(of=['exec_...'])"
+        expected = "a list of ids or runs, or a DataFrame of executions, as in runs(of=['exec_...'])"
         require(names, "of", expected, fits=isinstance(names, Iterable))
         # Ids need not exist: actions on them report each missing one. Runs and frames are converted to ids.
         are_ids = not hasattr(names, "columns") and all(isinstance(name, str) for name in names)

@@ -244,7 +244,7 @@ class Disk:
                 names = os.listdir(descriptor)
                 hidden = set(names) - set(self.policy.visible(descriptor, names))
                 if hidden:
-                    raise PathNotAllowedError(source, f"it holds {min(hidden)}, which is refused")
+                    raise PathNotAllowedError(source, f"it contains {min(hidden)}, which is not allowed")
                 modes = {name: os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode for name in names}
             finally:
                 os.close(descriptor)
@@ -333,7 +333,7 @@ class Disk:
         if not pattern:
             raise FileOperationError("glob", pattern, "the pattern is empty")
         if "\0" in pattern:
-            raise PathNotAllowedError(pattern.replace("\0", "\\0"), "a path cannot hold NUL")
+            raise PathNotAllowedError(pattern.replace("\0", "\\0"), "a path cannot contain NUL characters")
         is_absolute = pattern.startswith("/")
         whole = os.path.normpath(self.policy.absolute(pattern))
         parts = whole.split("/")
@@ -612,7 +612,7 @@ class LocalFileOperator(FileOperator):
     async def read_bytes_stream(self, path: str, *, chunk_size: int = CHUNK) -> AsyncIterator[bytes]:
         """Yield the content of a file in pieces of bytes."""
         if chunk_size < 1:
-            raise ValueError(f"a chunk must have 1 byte or more, not {chunk_size}")
+            raise ValueError(f"chunk_size must be at least 1 byte, not {chunk_size}")
         pieces = self.disk.pieces(path, chunk_size)
         # The default b"" ends the loop: StopIteration cannot be passed from a thread to a coroutine.
         while piece := await _in_thread("read", path, lambda: next(pieces, b"")):

@@ -112,7 +112,7 @@ LONGEST_NAME = 255
 # Flags of every open: commands do not inherit the descriptor, and a terminal does not become that of this process.
 _PLAIN = CLOEXEC | NOCTTY
 NOT_A_FILE = "not a regular file"
-ABOVE = "leads above the root by .."
+ABOVE = "'..' leads out of the folder"
 
 
 def path_of(descriptor: int) -> str:
@@ -141,7 +141,9 @@ class Root:
 
     def __init__(self, path: str | os.PathLike[str], *, name: str | None = None, openat2: bool | None = None) -> None:
         if not DIRECTORY:
-            raise SetupError("workspaces need Linux or macOS: Windows cannot open a path below an open folder")
+            raise SetupError(
+                "workspaces need Linux or macOS, because Windows cannot open a path relative to an open folder"
+            )
         real = os.path.realpath(path)
         self.path = real
         """Real path of the folder on this machine."""
@@ -184,11 +186,11 @@ class Root:
             The path is outside the folder, contains NUL, or is too long.
         """
         if "\0" in path:
-            raise PathNotAllowedError(path.replace("\0", "\\0"), "a path cannot hold NUL")
+            raise PathNotAllowedError(path.replace("\0", "\\0"), "a path cannot contain NUL characters")
         try:
             parts = [os.fsencode(part) for part in path.split("/")]
         except UnicodeEncodeError:
-            raise PathNotAllowedError(ascii(path)[1:-1], "no name of a file can be written so") from None
+            raise PathNotAllowedError(ascii(path)[1:-1], "it contains characters that file names cannot have") from None
         # Checked here, so that both ways to open refuse such names with the same error.
         if sum(map(len, parts)) + len(parts) > LONGEST_PATH or any(len(part) > LONGEST_NAME for part in parts):
             raise PathNotAllowedError(path, "name too long")
@@ -303,7 +305,7 @@ class Root:
         try:
             return self.relative(target)
         except PathNotAllowedError:
-            raise PathNotAllowedError(path, f"a link leads out, to {target}") from None
+            raise PathNotAllowedError(path, f"a symbolic link leads out of the folder, to {target}") from None
 
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
@@ -314,7 +316,7 @@ class Root:
         """
         head, _, name = self.relative(path).rstrip("/").rpartition("/")
         if name in ("", ".", ".."):
-            raise PathNotAllowedError(path, "names no entry of a folder")
+            raise PathNotAllowedError(path, "a path must end with the name of a file or folder")
         descriptor = self.open_file(head or ".", PATH_ONLY | os.O_DIRECTORY)
         try:
             yield descriptor, name

@@ -279,7 +279,7 @@ class Workspace(ABC):
         files = self.file_operator
         if not isinstance(files, LocalFileOperator):
             raise WorkspaceGoneError(
-                f"{type(self).__name__} has no folder on this machine: use a LocalFileOperator, or override `root`"
+                f"{type(self).__name__} has no folder on this machine; use a LocalFileOperator, or override `root`"
             )
         return files.policy.default
 
@@ -289,7 +289,8 @@ class Workspace(ABC):
         """
         if not self.root.is_there():
             raise WorkspaceGoneError(
-                f"the folder {self.root.path} of a workspace no longer exists: leave the workspace, and restore it"
+                f"the folder {self.root.path} of a workspace no longer exists; leave the workspace, and restore the "
+                "folder"
             )
 
     @property
@@ -532,7 +533,9 @@ def present_workspace() -> Workspace:
     """
     workspace = CURRENT_WORKSPACE.get()
     if workspace is None:
-        raise WorkspaceNotEnteredError("there is no workspace here: let the agent, step or workflow name one")
+        raise WorkspaceNotEnteredError(
+            "this code runs without a workspace; set a workspace for the agent, the step or the workflow"
+        )
     return workspace
 
 
@@ -549,5 +552,5 @@ def several(values: Iterable[T], argument: str) -> tuple[T, ...]:
         ``p``, ``y``, ...
     """
     if isinstance(values, str | bytes | os.PathLike):
-        raise TypeError(f"{argument} must be a list, not a string: write [{str(values)!r}]")
+        raise TypeError(f"{argument} must be a list, not a string; write [{str(values)!r}]")
     return tuple(values)

@@ -140,7 +140,7 @@ def test_a_wrong_filter_says_which_there_are(world):
     ):
         with pytest.raises(error, match=said):
             divebook.frames(world, where)
-    with pytest.raises(SetupError, match=r"a store, an environment, runs, ids of runs, or a frame of .* not 3"):
+    with pytest.raises(SetupError, match=r"a store, an environment, runs, ids of runs, or a DataFrame of .* not 3"):
         divebook.frames([3])
     with pytest.raises(SetupError, match="column 'execution_id'"):
         divebook.frames(pd.DataFrame({"id": [1]}))

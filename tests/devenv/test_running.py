@@ -129,7 +129,7 @@ def test_a_job_is_killed_with_its_command_and_one_that_is_busy_is_not_idle(root:
     assert json.loads(run(root, "job", "list", "a")[1])[-1]["status"] == "running"
     assert run(root, "job", "kill", "a", job)[:2] == (0, f"Job '{job}' killed\n")
     assert not Path(f"/proc/{command}").exists()
-    assert json.loads(run(root, "job", "list", "a")[1])[-1]["error"] == "it was killed"
+    assert json.loads(run(root, "job", "list", "a")[1])[-1]["error"] == "the job was killed"
 
 
 def test_a_job_that_ends_while_it_is_looked_at_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def test_without_an_engine_another_section_is_used_if_that_is_asked_for(
     template(dev_env, "both", {"isolation_type": "docker", **both})
     assert dev_env("create", "a", "both")[0] == 5
     code, _, told = dev_env("create", "a", "both", "--fallback", "--env", "A=1")
-    assert (code, "using native instead of a container: no container engine answers" in told) == (0, True)
+    assert (code, "native is used instead of a container: no container engine answers" in told) == (0, True)
     assert dev_env("execute", "a", "echo $A")[1] == "1\n"
     assert json.loads(dev_env("inspect", "a")[1])["isolation_type"] == "native"
     assert dev_env("create", "b", "python-docker", "--fallback")[0] == 5
@@ -153,7 +153,7 @@ def test_a_python_that_is_not_here_is_refused_with_those_that_are(dev_env, monke
     monkeypatch.setattr("shutil.which", lambda name: None if name == "uv" or "3.99" in name else f"/bin/{name}")
     template(dev_env, "t", {"isolation_type": "virtualenv", "virtualenv": {"python_version": "3.99"}})
     code, _, told = dev_env("create", "a", "t")
-    assert (code, "Python 3.99 is not installed; found 3." in told) == (1, True)
+    assert (code, "Python 3.99 is not installed (installed: 3." in told) == (1, True)
     assert dev_env("execute", "a", "true")[0] == 2
 
 

@@ -188,7 +188,7 @@ def test_questions_are_listed_and_answered_in_place(cell):
 
 
 def test_an_answer_needs_a_question(cell):
-    with pytest.raises(UsageError, match="%dive answer needs ANSWER: %dive answer ask_1f0c"):
+    with pytest.raises(UsageError, match="%dive answer needs ANSWER, for example: %dive answer ask_1f0c"):
         cell("%dive answer ask_1")
     with pytest.raises(NotFoundError, match="question not found: ask_1"):
         cell("%dive answer ask_1 retry")

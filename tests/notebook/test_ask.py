@@ -113,8 +113,8 @@ def test_an_agent_without_tools_is_asked_in_the_same_way(cell):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("ask", "%dive ask needs AGENT: %dive ask critic"),
-        ("ask reader", "%dive ask needs PROMPT: %dive ask critic"),
+        ("ask", "%dive ask needs AGENT, for example: %dive ask critic"),
+        ("ask reader", "%dive ask needs PROMPT, for example: %dive ask critic"),
         ("ask reader When do owls hunt", "put strings with spaces in quotes"),
         ("ask reader 'x' --moodel y", "did you mean --model"),
     ],

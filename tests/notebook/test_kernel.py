@@ -147,7 +147,7 @@ def test_a_definition_that_changed_under_an_unfinished_run_is_told(kernel):
     status, outputs = kernel.run("%dive run talker word=z seconds=0.7")
     (error,) = [output for output in outputs if "traceback" in output]
     assert status == "error"
-    assert "The definition of 'talker' changed since this cell's run" in error["traceback"][0]
+    assert "The definition of 'talker' changed since run exec_" in error["traceback"][0]
     assert "--changed reuse (1 operation reused, 0 live)" in error["traceback"][0]
     status, outputs = kernel.run("%dive run talker word=z seconds=0.7")
     assert status == "error"
@@ -202,8 +202,8 @@ def test_an_interrupt_pauses_the_run_durably_and_fails_the_cell(kernel):
     (error,) = [output for output in outputs if "traceback" in output]
     assert error["ename"] == "ExecutionPausedError"
     told, advice = error["traceback"]
-    assert told.startswith("interrupted: exec_")
-    assert told.endswith(" is paused; 1 completed call kept")
+    assert told.startswith("interrupted: run exec_")
+    assert told.endswith(" is paused; 1 completed call saved")
     execution_id = advice.removeprefix("Run the cell again to continue, or: %dive resume ")
     assert kernel.text(f"r = %dive show {execution_id}\nr.status, list(r.steps.status)") == (
         "('paused', ['completed', 'running'])"

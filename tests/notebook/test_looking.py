@@ -38,7 +38,10 @@ def test_why_as_it_was_at_an_event(cell):
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [("", "%dive why needs NAME: %dive why total exec_01k8"), ("n --at soon", "--at must be an integer, not 'soon'")],
+    [
+        ("", "%dive why needs NAME, for example: %dive why total exec_01k8"),
+        ("n --at soon", "--at must be an integer, not 'soon'"),
+    ],
 )
 def test_why_says_what_is_missing(cell, line, said):
     cell(SUM)

@@ -54,7 +54,7 @@ def test_those_named_one_by_one_are_a_list_and_take_no_filters(three):
     chosen = divebook.runs(of=[three[0].id, three[1].id])
     assert [run.id for run in chosen] == [three[0].id, three[1].id]
     assert three[2].id not in repr(chosen)
-    with pytest.raises(SetupError, match="individually"):
+    with pytest.raises(SetupError, match="cannot be combined with status"):
         divebook.runs(status="failed", of=three)
 
 

@@ -48,8 +48,8 @@ def test_as_text_and_html_they_say_what_tells_them_apart(two):
 
 def test_a_long_list_is_cut_and_says_so(two, monkeypatch):
     monkeypatch.setattr(listed, "MAX_ROWS", 1)
-    assert repr(divebook.runs()).splitlines()[-1] == "and more: .frame() lists all"
-    assert "and more" in divebook.runs()._repr_html_()
+    assert repr(divebook.runs()).splitlines()[-1] == "There are more runs. Call .frame() to list all."
+    assert "There are more runs" in divebook.runs()._repr_html_()
     assert "more" not in repr(divebook.runs(limit=1))
 
 

@@ -61,7 +61,7 @@ def test_a_line_tries_the_newest_run_and_leaves_trials_alone(cell, run):
 @pytest.mark.parametrize(
     ("line", "error", "message"),
     [
-        ("%dive try", UsageError, "%dive try needs STEP: %dive try draft exec_01k8"),
+        ("%dive try", UsageError, "%dive try needs STEP, for example: %dive try draft exec_01k8"),
         ("%dive try drft", NotFoundError, "workflow 'roses' has no step 'drft' (did you mean 'draft'?)"),
         ("%dive try draft --times many", UsageError, "--times must be an integer, not 'many'"),
         ("%dive try draft --times 0", SetupError, "a trial must run its step at least once, not 0 times"),

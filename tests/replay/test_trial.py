@@ -244,7 +244,7 @@ def test_a_trial_is_kept_as_a_file(looped, tmp_path, monkeypatch):
         kept = other.definitions.workflows["loop"]
         assert kept.step("draft").prompt == "Short line ${state.n}"
         assert kept.step("twice") == LOOP.step("twice")
-    with pytest.raises(SetupError, match="there is no notebook"):
+    with pytest.raises(SetupError, match="a cell can be added only in a notebook"):
         trial.keep()
 
 
@@ -326,7 +326,7 @@ def test_what_a_workflow_function_asked_an_agent_is_asked_again(rhymed, tmp_path
     assert other.tries[0].asked == other.recorded.asked == "Weigh ${state.this}, which is no template"
     assert values(other) == ("heavy", ["heavy"])
     assert not CALLS, "tools answer from the log, and nothing else of the function runs"
-    with pytest.raises(SetupError, match="into the line of its code that asks agent 'judge'"):
+    with pytest.raises(SetupError, match="into the line of code that calls agent 'judge'"):
         other.keep(tmp_path / "kept.yaml")
     assert values(world.run_of(source.id).try_step("rhymes"))[0] == ["four roses", "heavy"]
 

@@ -176,7 +176,7 @@ def test_a_folder_that_holds_hidden_files_is_not_moved(folder):
     (folder / "nested/.git").mkdir(parents=True)
     call = calling("move", {"pairs": [{"src": "nested", "dst": "away"}]}, {"Workspace": "app"}, **UNASKED)
     run = ran({**call, "Workspaces": acting("x")["Workspaces"]}, "approvals")
-    assert "it holds .git, which is refused" in run.said
+    assert "it contains .git, which is not allowed" in run.said
     assert (folder / "nested/.git").is_dir()
 
 
@@ -482,7 +482,7 @@ def test_a_workspace_without_shell_starts_no_program(folder, more):
     (folder / "touch.sh").chmod(0o755)
     run = ran(acting("Workspace.Shell", more, Command="./touch.sh"))
     assert (run.status, (folder / "pwned").exists()) == ("failed", False)
-    assert "its definition says Shell: false" in run.error
+    assert "its definition has Shell: false" in run.error
     assert ran(acting("Workspace.Read", more, Path="docs/a.md")).variables["said"] == "as it was"
 
 

@@ -692,7 +692,7 @@ class Envelope:
             yield f"current_stage {self.current_stage!r} is not in stage_order: {', '.join(self.stage_order)}"
         for goal in self.remaining_goals:
             if goal not in self.all_goals:
-                yield f"remaining_goals has {goal!r}, which all_goals does not have"
+                yield f"remaining_goals contains {goal!r}, but all_goals does not"
 
     def _wrong_control(self) -> Iterator[str]:
         if self.interrupt_pending and self.interrupt is None:
@@ -773,7 +773,7 @@ def _strangers(state: Mapping[Any, Any]) -> list[str]:
     unknown keys.
     """
     version = state.get("schema_version", "missing")
-    problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
+    problems = [] if version == SCHEMA_VERSION else [f"schema_version: expected {SCHEMA_VERSION}, not {version!r:.60}"]
     strangers = state.keys() - {*STATE_KEYS, "schema_version"}
     hints = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
     problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in hints.items()]

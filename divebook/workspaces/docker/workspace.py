@@ -108,12 +108,17 @@ class DockerWorkspace(LocalWorkspace):
         engine: Engine | None = None,
         **options: Any,
     ) -> None:
-        _require(bool(image or container), "a workspace in a container needs an image or a container")
+        _require(bool(image or container), "a workspace in a container needs image=... or container=...")
         is_new = container is None
-        _require((is_new and not keep) or not allow, "only a new container that is not kept can have hosts allowed")
-        _require(user is None or not allow, "hosts can be allowed only for this process's user: remove user")
-        _require(network != "none" or not ports, "a container needs a network to publish ports: name one")
-        _require(not options.get("allowed_paths"), "a container sees only its one folder: remove allowed_paths")
+        _require(
+            (is_new and not keep) or not allow,
+            "hosts can be allowed only for a new container without keep=True; remove allow, container or keep",
+        )
+        _require(user is None or not allow, "allow cannot be combined with user; remove one of them")
+        _require(network != "none" or not ports, "a container needs a network to publish ports; set network=...")
+        _require(
+            not options.get("allowed_paths"), "a container can access only its mounted folder; remove allowed_paths"
+        )
         # The folder of temporary files is mounted too, for this user only. An existing container cannot mount it.
         options["enable_tmp_dir"] = options.get("enable_tmp_dir", True) and is_new and not keep and user is None
         super().__init__(default_path, **options)
@@ -191,7 +196,7 @@ class DockerWorkspace(LocalWorkspace):
     def _require_mounts(self) -> None:
         for folder in self._plan.mounts:  # the engine would create a missing one, for its own user
             if not os.path.exists(folder):
-                raise WorkspaceGoneError(f"{folder} does not exist, but the container needs it: create it first")
+                raise WorkspaceGoneError(f"{folder} does not exist, but the container needs it; create it first")
 
     async def _container_for(self, mounts: Mapping[str, str]) -> str:
         """Return the id of the container in which commands run. It is the container that the caller named, or else a
@@ -213,7 +218,8 @@ class DockerWorkspace(LocalWorkspace):
         result = await self.shell.execute(egress.command)
         if result.exit_code:
             reason = (
-                f"the image {self._plan.image} cannot reach its allowed hosts, because that needs Python in the image"
+                f"containers of the image {self._plan.image} cannot reach the allowed hosts; this needs Python in the "
+                "image"
             )
             raise ContainerError(f"{reason}: {result.stderr.strip()}")
 
@@ -412,7 +418,7 @@ class DockerShell(Shell):
         path = posixpath.normpath(posixpath.join(self._workdir, cwd))
         # Absolute paths are those of the container. Only relative ones must stay in the working folder.
         if not cwd.startswith("/") and path != self._workdir and not path.startswith(f"{self._workdir.rstrip('/')}/"):
-            raise PathNotAllowedError(cwd, "leads above the root by ..", [self._workdir])
+            raise PathNotAllowedError(cwd, "'..' leads out of the folder", [self._workdir])
         return path
 
     async def get_context_instructions(self) -> str | None:
