@@ -1502,7 +1502,9 @@ def refuse_final(driver: Driver, when: str = "") -> None:
 
 def _end_of(driver: Driver) -> str:
     """Return a phrase about how an execution has ended, for use inside an error message."""
-    return "only a read-only snapshot of an unfinished execution" if driver.status == catalog.SNAPSHOT else driver.status
+    return (
+        "only a read-only snapshot of an unfinished execution" if driver.status == catalog.SNAPSHOT else driver.status
+    )
 
 
 def refuse_over(driver: Driver, when: str = "already ") -> None:
