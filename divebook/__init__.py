@@ -168,7 +168,7 @@ def _present_name(name: str) -> str:
         for entry in entries.split():
             former, _, present = entry.partition(":")
             if former == name:
-                return f": it is {module}.{present or former}"
+                return f"; use {module}.{present or former}"
     return ""
 
 

@@ -3,97 +3,99 @@
 ::
 
     DivebookError
-    ├── DefinitionError            a workflow, agent or configuration text is wrong (line, column, key, hint)
-    ├── InputError                 the inputs of an execution do not fit its workflow
-    ├── NotFoundError              an agent, workflow, action, step, document ... of that name does not exist
-    │   └── NameNotFoundError      a mapping of an environment lacks the name; also a KeyError
-    ├── AlreadyRegisteredError     a name is taken
-    ├── SetupError                 an environment's settings contradict each other or miss something
-    │   ├── MissingLibraryError    a library that a part of divebook needs is not installed; also an ImportError
-    │   ├── PatternError           a pattern is not valid, too large, or takes too long to match
-    │   └── SchemaLimitError       a JSON schema takes too much work to be checked
-    ├── InvalidEventError          an event or its payload breaks its own rules
-    ├── EnvelopeError              an envelope, or what it is made from, makes no sense
-    │   ├── BoundsError            a bound that does not exist, or has no usable value
-    │   ├── InvalidEnvelopeError   an envelope or its written form breaks its own rules (problems)
-    │   └── UncopyableValueError   a value that a copy of an envelope cannot hold, with its path
-    ├── UnstorableValueError       a value that the log cannot hold, with its path (``outputs.rows[3].when``)
-    ├── UnopenableValueError       a recorded value that this process cannot make again: its class is not allowed
-    ├── ScriptError                sandboxed Python went wrong
-    │   ├── ScriptSyntaxError
-    │   ├── UndefinedVariableError
-    │   └── ScriptLimitError       time or memory limit reached
-    ├── TemplateError              a ``${...}`` text cannot be rendered
-    ├── UnrelatedError             runs of different workflows cannot be laid side by side
-    ├── SavedRunError              a run in a saved notebook is damaged, made by hand, or not there
-    ├── StoreError                 events cannot be written or read
-    │   ├── ConcurrentAppendError  another writer appended to this execution first
-    │   ├── ExecutionEndedError    the execution has ended, and what was to be appended may not follow its end
-    │   ├── StartKeyTakenError     an execution with this start key exists already
-    │   ├── FencedError            another process has taken this execution over
-    │   ├── LeaseHeldError         another process drives this execution
-    │   ├── StoreBusyError         it cannot be written just now: locked, or the disk is full
-    │   │   └── ConnectionLostError  its server is out of reach, perhaps in the middle of a commit
-    │   ├── StoreClosedError
-    │   │   └── ForkedStoreError   it is used in a process that was forked from its own
-    │   ├── ReadOnlyStoreError
-    │   ├── CorruptStoreError
-    │   ├── DecryptionError            a value is encrypted, and the key is missing or another
-    │   ├── NewerStoreError        written by a newer divebook
-    │   └── ExecutionNotFoundError
-    ├── WorkspaceError             a workspace's files, commands or resources cannot be used
-    │   ├── ProcessIdError         no process has this id, or the id is in use
-    │   ├── ProcessInputError      a process cannot receive input
-    │   ├── WorkspaceNotEnteredError   it was used before it was entered, or after it was left
-    │   ├── WorkspaceEnteredError  it was entered twice
-    │   ├── WorkspaceGoneError     what it refers to (folder, container) is not there any more
-    │   ├── PathNotAllowedError    a path leads out, or breaks another rule, which it names
-    │   ├── FileOperationError     an operation on a file failed (operation, path, reason)
-    │   ├── ShellExecutionError    a command could not be run
-    │   │   └── ShellTimeoutError  it ran too long; carries what it had said
-    │   ├── ContainerError         a container or its image is not there, or the engine refuses
-    │   ├── SnapshotError          a tree of files cannot be taken, compared or restored
-    │   └── EngineUnavailableError the container engine is out of reach
-    │       └── UnusableEngineError    DOCKER_HOST names none that could ever answer
-    ├── DevEnvError                a development environment cannot be made or used (exit_code)
-    │   ├── EnvironmentNotFoundError   2: there is none of that name
-    │   ├── TemplateNotFoundError  3: no template has that name, or one that it extends is missing
-    │   ├── LimitExceededError     4: more was asked for than the host or the tenant has
-    │   ├── CommandFailedError     6: a command failed
-    │   ├── NotReplacedError       1: a checkpoint could not be restored, and the environment is as it was
-    │   ├── CheckpointNotFoundError    7: there is none of that name
-    │   └── EnvironmentDeniedError 8: it is another's, or asks for what is forbidden
-    └── ExecutionError             a run went wrong
-        ├── CodeChangedError            functions that a cell's run has called were edited since (choices, begin)
-        ├── StepError              a step cannot be carried out
-        │   ├── AgentError         an agent's turn ended without an answer (agent, request)
-        │   ├── ToolError          a tool raised, which ended the turn of its agent (agent, tool, cause)
-        │   ├── ItemFailedError    one item of a step's `Each` failed (index, item, results so far)
-        │   ├── StageTimeoutError  an attempt at a stage of a pipeline took longer than it may
-        │   ├── TimedOutError      a step or a call took longer than its Timeout
-        │   └── UnpicklableError   a function, argument or result that cannot go from one process to another
-        ├── NeedsPersonError       it was resumed automatically several times and made no progress
-        ├── SourceGoneError        a what-if or trial is to continue, and its source was deleted
-        ├── ReplayMismatchError        an unchanged replay differs from the log, so a what-if would show nothing
-        ├── ResumeError            an envelope cannot continue in its pipeline
-        ├── OperationError         a recorded operation failed
-        ├── ServerError            an MCP server cannot be reached, or does not keep to the protocol
-        ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
-        ├── InterruptError         an answer does not fit its question, or comes second
-        ├── AnswerKeptError              an answer is stored, and its execution cannot continue in this process
-        ├── InterruptExpiredError  a question expired without an answer, and it has no default
-        ├── ApprovalDeniedError    a person said no
-        ├── BoundExceededError     a bound of the execution does not allow what was to come
-        ├── ExecutionFailedError   raised by ``wait(check=True)``
-        ├── ExecutionCancelledError
-        ├── ExecutionPausedError
-        ├── ExecutionWaitingError  it has to wait for an answer or a signal, where it may not
-        └── DivergenceError        definition and history disagree
+    ├── DefinitionError                 the text of a definition has errors (line, column, key, hint)
+    ├── InputError                      the inputs of an execution do not match its workflow
+    ├── NotFoundError                   no agent, workflow, action, step, document ... has this name
+    │   └── NameNotFoundError           a mapping of an environment lacks the name; also a KeyError
+    ├── AlreadyRegisteredError          the name is already used
+    ├── SetupError                      settings are missing, not valid, or contradict each other
+    │   ├── MissingLibraryError         an optional library is not installed; also an ImportError
+    │   ├── PatternError                a pattern is not valid, too large, or takes too long to match
+    │   └── SchemaLimitError            checking a JSON schema would take too much work
+    ├── InvalidEventError               an event or its payload is not valid
+    ├── EnvelopeError                   an envelope cannot be created from the given data
+    │   ├── BoundsError                 a bound does not exist, or its value is not valid
+    │   ├── InvalidEnvelopeError        an envelope or its serialized form is not valid (problems)
+    │   └── UncopyableValueError        a value in an envelope cannot be copied (path, reason)
+    ├── UnstorableValueError            a value cannot be stored in the log (path such as ``outputs.rows[3].when``)
+    ├── UnopenableValueError            a recorded value cannot be rebuilt here, because its class is not allowed
+    ├── ScriptError                     a sandboxed script failed
+    │   ├── ScriptSyntaxError           a script is not valid Python, or uses forbidden syntax
+    │   ├── UndefinedVariableError      a script uses a name that is not defined
+    │   └── ScriptLimitError            a script reached its time or memory limit
+    ├── TemplateError                   a string with ``${...}`` cannot be rendered
+    ├── UnrelatedError                  runs of different workflows cannot be compared
+    ├── SavedRunError                   a run that is saved in a notebook cannot be read
+    ├── StoreError                      events cannot be written or read
+    │   ├── ConcurrentAppendError       another writer appended to the log of this execution first
+    │   ├── UnreadMessageError          the inbox has messages that the writer has not read
+    │   ├── ExecutionEndedError         the execution has ended, so that this event or message is not allowed
+    │   ├── StartKeyTakenError          an execution with this start key exists already
+    │   ├── FencedError                 another process has acquired the lease of this execution
+    │   ├── LeaseHeldError              another process drives this execution
+    │   ├── StoreBusyError              the store cannot write now: it is locked, or the disk is full
+    │   │   └── ConnectionLostError     the server of the store cannot be reached
+    │   ├── StoreClosedError            the store is used after it was closed
+    │   │   └── ForkedStoreError        the store is used in a forked child process
+    │   ├── ReadOnlyStoreError          the store cannot be written to
+    │   ├── CorruptStoreError           the contents of the store are damaged
+    │   ├── DecryptionError             a value is encrypted, and the right key is missing
+    │   ├── NewerStoreError             a newer version of divebook wrote the store
+    │   └── ExecutionNotFoundError      the store has no execution with this id
+    ├── WorkspaceError                  files, commands or resources of a workspace cannot be used
+    │   ├── ProcessIdError              no process has this id, or the id is already used
+    │   ├── ProcessInputError           a process cannot receive input
+    │   ├── WorkspaceNotEnteredError    the workspace is used outside its ``with`` block
+    │   ├── WorkspaceEnteredError       the workspace is entered twice
+    │   ├── WorkspaceGoneError          the folder or container of the workspace no longer exists
+    │   ├── PathNotAllowedError         the workspace may not use this path (rule)
+    │   ├── FileOperationError          an operation on a file failed (operation, path, reason)
+    │   ├── ShellExecutionError         a command could not be run
+    │   │   └── ShellTimeoutError       a command ran too long (stdout and stderr until then)
+    │   ├── ContainerError              a container or its image does not exist, or the engine refused a request
+    │   ├── SnapshotError               a snapshot of files cannot be created, compared or restored
+    │   └── EngineUnavailableError      the container engine cannot be used
+    │       └── UnusableEngineError     DOCKER_HOST is not an address of a container engine
+    ├── DevEnvError                     a development environment cannot be created or used (exit_code)
+    │   ├── EnvironmentNotFoundError    exit code 2: no environment has this name
+    │   ├── TemplateNotFoundError       exit code 3: the template, or one that it extends, does not exist
+    │   ├── LimitExceededError          exit code 4: the host or the tenant has fewer resources than requested
+    │   ├── CommandFailedError          exit code 6: a command failed
+    │   ├── NotReplacedError            exit code 1: a checkpoint was not restored; the environment is unchanged
+    │   ├── CheckpointNotFoundError     exit code 7: no checkpoint has this name
+    │   └── EnvironmentDeniedError      exit code 8: the caller may not use the environment, or the request is forbidden
+    └── ExecutionError                  an execution failed, or cannot do what is requested
+        ├── CodeChangedError            functions that the run of a cell called were edited since (choices, begin)
+        ├── StepError                   a step cannot be executed
+        │   ├── AgentError              an agent's turn ended without an answer (agent, request)
+        │   ├── ToolError               a tool raised an error and so ended its agent's turn (agent, tool, cause)
+        │   ├── ItemFailedError         an item of a step's `Each` failed (index, item, results so far)
+        │   ├── StageTimeoutError       an attempt of a pipeline stage exceeded its time limit
+        │   ├── TimedOutError           a step or call exceeded its ``Timeout``
+        │   └── UnpicklableError        a function, argument or result cannot be sent to another process
+        ├── NeedsPersonError            the execution was resumed automatically several times and made no progress
+        ├── SourceGoneError             the source of a what-if or trial was deleted
+        ├── ReplayMismatchError         an unchanged replay differs from the log, so a what-if would show nothing
+        ├── ResumeError                 an envelope cannot continue in its pipeline
+        ├── OperationError              a recorded operation failed
+        ├── ServerError                 an MCP server cannot be reached, or violates the protocol
+        ├── OutcomeUnknownError         raise this from an action that cannot determine whether it took effect
+        ├── InterruptError              an answer does not fit its question, or the question was already answered
+        ├── AnswerKeptError             an answer is stored, but its execution cannot continue in this process
+        ├── InterruptExpiredError       a question without a default expired without an answer
+        ├── ApprovalDeniedError         a person did not approve a call
+        ├── BoundExceededError          a bound (budget) of the execution does not allow the next call or step
+        ├── ExecutionFailedError        the execution failed; raised by ``wait(check=True)`` and ``result``
+        ├── ExecutionCancelledError     the execution was cancelled
+        ├── ExecutionPausedError        the execution is paused until it is resumed
+        ├── ExecutionWaitingError       the execution has to wait for an answer or a signal, but may not
+        └── DivergenceError             the definition requests another operation than the log has recorded
 """
 
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -282,17 +284,26 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
 def missing_attribute(
     owner: object, name: str, replacements: Mapping[str, str] | None = None, elsewhere: Mapping[str, str] | None = None
 ) -> AttributeError:
-    """Return the error for an attribute that an object lacks, to be raised by ``__getattr__``. It names the replacement
-    of a former name, else the most similar attribute.
+    """Return the error for an attribute that an object lacks, to be raised by ``__getattr__``. The error names the
+    replacement if the attribute was renamed, and otherwise the most similar attribute.
+
+    Python calls ``__getattr__`` also if the code of a property raises AttributeError, and drops that error. The
+    property is then read again, and its own error is returned.
 
     Parameters
     ----------
     replacements
-        What to write in place of each former name.
+        New names by former name.
     elsewhere
-        What to write for names that the object never had, and that are similar to others of it by chance.
+        Advice by name, for names that the object never had and that resemble its attributes only by chance.
     """
     kind = type(owner).__name__
+    member = inspect.getattr_static(type(owner), name, None)
+    if isinstance(member, property) and member.fget is not None:
+        try:
+            member.fget(owner)
+        except AttributeError as error:
+            return error
     if replacements and name in replacements:
         return AttributeError(f"{kind} no longer has {name!r}; write {replacements[name]}")
     if elsewhere and name in elsewhere:
@@ -303,14 +314,16 @@ def missing_attribute(
 
 
 def unexpected_argument(function: str, argument: str, parameters: Iterable[str]) -> TypeError:
-    """Return the error for a keyword argument that a function or class lacks. It names the most similar parameter, or
-    all parameters.
+    """Return the error for a keyword argument that a function or class does not accept. The error names the most
+    similar parameter, or all parameters.
 
     >>> str(unexpected_argument("Agent", "modle", ["name", "model"]))
     "Agent() got an unexpected keyword argument 'modle'; did you mean 'model'?"
     """
     names = list(parameters)
-    hint = did_you_mean(argument, names) or (f"there are {', '.join(names)}" if names else "it takes none")
+    hint = did_you_mean(argument, names) or (
+        f"its arguments are {', '.join(names)}" if names else "it takes no keyword arguments"
+    )
     return TypeError(f"{function}() got an unexpected keyword argument {argument!r}; {hint}")
 
 
@@ -319,8 +332,8 @@ RENAMED = {"execution_id": "run_id", "interrupt_id": "question_id"}
 
 
 class StartKeyWarning(UserWarning):
-    """Warning that a start key belongs to an execution with other inputs, which was returned instead of starting a new
-    one.
+    """Warning that a start key belongs to an execution with other inputs. This execution was returned, and no new
+    execution was started.
     """
 
 
@@ -356,9 +369,9 @@ class DefinitionError(DivebookError):
     Parameters
     ----------
     problems
-        At least one problem of severity ``error``.
+        Problems of the definition, at least one of them with the severity ``error``.
     source_name
-        The cell, file or text they were found in; empty for a Python object.
+        Name of the cell, file or text that has the problems; empty for a Python object.
     """
 
     def __init__(self, problems: Sequence[Problem], source_name: str = "") -> None:
@@ -368,7 +381,7 @@ class DefinitionError(DivebookError):
 
 
 class InputError(DivebookError):
-    """Raised if the inputs of an execution do not match the declaration in its workflow."""
+    """Raised if the inputs of an execution do not match the inputs that its workflow declares."""
 
     def __init__(self, message: str, name: str | None = None) -> None:
         self.name = name
@@ -384,18 +397,28 @@ class NotFoundError(DivebookError):
     kind
         ``agent``, ``workflow``, ``action``, ``step``, ...
     name
-        What was asked for.
+        Requested name.
     available
-        The names that exist.
+        Existing names.
     message
         Text before the suggestion; by default ``<kind> not found: <name>``.
+    suggestion
+        The name to suggest instead of the most similar one, for example the present name of what was renamed.
     """
 
-    def __init__(self, kind: str, name: str, available: Iterable[str] = (), message: str | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        available: Iterable[str] = (),
+        message: str | None = None,
+        *,
+        suggestion: str | None = None,
+    ) -> None:
         self.kind = kind
         self.name = name
         self.available = tuple(available)
-        self.suggestion = nearest(name, self.available)
+        self.suggestion = suggestion or nearest(name, self.available)
         text = message or f"{kind} not found: {name}"
         super().__init__(f"{text}{self._advice()}")
 
@@ -406,7 +429,7 @@ class NotFoundError(DivebookError):
         # At most ten names, since a store or an environment may have thousands.
         if self.available:
             return f" (known: {', '.join(sorted(self.available)[:10])})"
-        return f" (there is no {self.kind})"
+        return f" (no {self.kind} exists)"
 
 
 class NameNotFoundError(NotFoundError, KeyError):
@@ -415,7 +438,7 @@ class NameNotFoundError(NotFoundError, KeyError):
     Parameters
     ----------
     hint
-        How to add an object of that name.
+        Advice: how to add an object with this name.
     """
 
     __str__ = Exception.__str__  # `KeyError` would show the text in quotes
@@ -432,7 +455,9 @@ class AlreadyRegisteredError(DivebookError):
     def __init__(self, kind: str, name: str) -> None:
         self.kind = kind
         self.name = name
-        super().__init__(f"{kind} already registered: {name}; rename one of them, or add it with replace=True")
+        super().__init__(
+            f"{kind} already registered: {name}; rename one of the two, or add the new one with replace=True"
+        )
 
 
 class SetupError(DivebookError):
@@ -441,7 +466,8 @@ class SetupError(DivebookError):
     Parameters
     ----------
     place
-        Keys and positions that lead to what is wrong, where it stands in a definition: ``("Agents", 0, "Provider")``.
+        Keys and positions that lead to the wrong value in a definition, such as ``("Agents", 0, "Provider")``; empty if
+        the value is not part of a definition.
     """
 
     def __init__(self, message: str, place: tuple[str | int, ...] = ()) -> None:
@@ -485,11 +511,11 @@ class BoundsError(EnvelopeError):
     Parameters
     ----------
     key
-        The key as it was written.
+        Key as the user wrote it.
     value
-        What stands there; None if the key itself is wrong.
+        Value under the key; None if the key itself is wrong.
     advice
-        What to write instead.
+        Advice: a valid key or value.
     """
 
     def __init__(self, key: str, value: object, advice: str) -> None:
@@ -513,15 +539,17 @@ class UncopyableValueError(EnvelopeError):
     Parameters
     ----------
     path
-        Where it sits, for example ``metadata.clients[0]``.
+        Place of the value, for example ``metadata.clients[0]``.
     reason
-        Why it cannot be copied.
+        Reason why the value cannot be copied.
     """
 
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
         self.reason = reason
-        super().__init__(f"cannot copy {path}: {reason}; store a name or a key there, and keep the object elsewhere")
+        super().__init__(
+            f"cannot copy {path}: {reason}; put a name or a key there instead, and store the object elsewhere"
+        )
 
 
 class UnstorableValueError(DivebookError):
@@ -530,9 +558,9 @@ class UnstorableValueError(DivebookError):
     Parameters
     ----------
     path
-        Where it sits, for example ``outputs.rows[3].when``.
+        Place of the value, for example ``outputs.rows[3].when``.
     reason
-        Why it cannot be stored and what to do about it.
+        Reason why the value cannot be stored, and how to fix this.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -547,9 +575,9 @@ class UnopenableValueError(DivebookError):
     Parameters
     ----------
     kind
-        What it is: the name of a class, or of a library's type.
+        Type of the value: the name of a class, or of a type of a library.
     reason
-        Why it cannot be made and what to do about it.
+        Reason why the value cannot be rebuilt, and how to fix this.
     """
 
     def __init__(self, kind: str, reason: str) -> None:
@@ -600,22 +628,23 @@ class TemplateError(DivebookError):
 
 
 class UnrelatedError(DivebookError):
-    """Raised if runs cannot be compared, because they ran different workflows and none was derived from the other.
+    """Raised if runs cannot be compared, because they ran different workflows and neither run was derived from the
+    other.
 
     Parameters
     ----------
     runs
-        The ids of both, each with the name of its workflow.
+        Ids of both runs, each with the name of its workflow.
     advice
-        The next step: how to find other runs of the workflow.
+        Advice: how to find other runs of the workflow.
     """
 
     def __init__(self, *runs: tuple[str, str], advice: str = "") -> None:
         self.runs = runs
         (one, its), (other, second) = runs
         super().__init__(
-            f"{one} ran the workflow {its!r} and {other} the workflow {second!r}, so they have no steps in common. "
-            f"Compare runs of one workflow, or a run with its fork or what-if{f': {advice}' if advice else ''}"
+            f"{one} ran workflow {its!r}, but {other} ran workflow {second!r}, so their steps cannot be compared. "
+            f"Compare runs of the same workflow, or a run with its fork or what-if{f': {advice}' if advice else ''}"
         )
 
 
@@ -637,19 +666,19 @@ class ConcurrentAppendError(StoreError):
         self.expected = expected
         self.actual = actual
         super().__init__(
-            f"execution {run_id} is at event {actual}, not {expected}: another writer was first. Nothing was written; "
-            "resume the execution to continue from its present state"
+            f"execution {run_id} is at event {actual}, not {expected}: another process has written to its log in "
+            "the meantime. Nothing was written; resume the execution to continue from its current state"
         )
 
 
 class UnreadMessageError(StoreError):
-    """Raised if a writer requires that it has read all messages to the execution (`Batch.last_message`), and there is a
-    later one. None of the events passed with the failed call were written.
+    """Raised if a writer requires that it has read all messages to the execution (`Batch.last_message`), but the
+    execution has received a later message. None of the events passed with the failed call were written.
 
     Parameters
     ----------
     last_message
-        Number of the newest message that the writer has read; 0 if it has read none.
+        Number of the newest message that the writer has read; 0 if the writer has read no message.
     newest
         Number of the newest message to the execution.
     """
@@ -659,21 +688,21 @@ class UnreadMessageError(StoreError):
         self.last_message = last_message
         self.newest = newest
         super().__init__(
-            f"execution {run_id} has received message {newest}, but this writer has read the messages only up to "
-            f"number {last_message}. Nothing was written; read the inbox of the execution again"
+            f"the newest message to execution {run_id} has number {newest}, but this process has read its messages "
+            f"only up to number {last_message}. Nothing was written; read the inbox of the execution again"
         )
 
 
 class ExecutionEndedError(StoreError):
-    """Raised if an event may not be appended, or a message may not be posted, because the execution has ended. None of
-    the events passed with the failed call were written, or the message was not stored.
+    """Raised if an event cannot be appended, or a message cannot be posted, because the execution has ended. Neither
+    the message nor any of the events passed with the failed call were written.
 
     Parameters
     ----------
     status
-        How it ended.
+        Final status of the execution.
     event_type
-        What was to be appended: the type of the event, or the kind of the message.
+        Type of the event, or kind of the message, that could not be added.
     way_on
         Next step for a person who wants to continue the run.
     """
@@ -683,7 +712,9 @@ class ExecutionEndedError(StoreError):
         self.status = status
         self.event_type = event_type
         super().__init__(
-            f"execution {run_id} is {status}: {event_type} cannot follow its end. Nothing was written; {way_on}"
+            f"execution {run_id} has the status {status!r}, so no {event_type} event can be added to its log. "
+            "Nothing was "
+            f"written; {way_on}"
         )
 
 
@@ -694,10 +725,10 @@ class StartKeyTakenError(StoreError):
     Parameters
     ----------
     workflow
-        The workflow of that execution, where it is another one than `wanted`, which was to be started.
+        Workflow of the existing execution, if it differs from `wanted`, the workflow to be started; otherwise empty.
     difference
-        How that execution was begun otherwise: its inputs, or the change of a fork, each with the value that was
-        requested now; empty where they were not compared.
+        Differences between the start of the existing execution and the requested start: its inputs, or the change of a
+        fork, each with the requested value. Empty if the starts were not compared.
     """
 
     def __init__(self, key: str, run_id: str, workflow: str = "", wanted: str = "", *, difference: str = "") -> None:
@@ -722,9 +753,9 @@ class FencedError(StoreError):
     Parameters
     ----------
     token
-        The writer's fencing token; None if it has no lease.
+        Fencing token of the writer; None if the writer has no lease.
     current
-        The token of the latest lease; 0 if the execution never had one.
+        Token of the latest lease; 0 if the execution never had a lease.
     """
 
     def __init__(self, run_id: str, token: int | None, current: int) -> None:
@@ -733,10 +764,10 @@ class FencedError(StoreError):
         self.current = current
         # Tokens grow with each lease of an execution (fencing). A writer with a smaller token than `current` has lost
         # its lease, even if it does not know that yet: it may have been suspended while another process took over.
-        writer = "this writer has no lease" if token is None else f"this writer has lease {token}"
+        writer = "this process has no lease" if token is None else f"this process has lease {token}"
         super().__init__(
-            f"execution {run_id} is under lease {current}, but {writer}: another process has taken it over. Nothing "
-            "was written; leave the execution to its present owner, or resume it to take it back"
+            f"another process has taken over execution {run_id}: its current lease has number {current}, but "
+            f"{writer}. Nothing was written; let the other process continue the execution, or resume it here"
         )
 
 
@@ -752,9 +783,9 @@ class LeaseHeldError(StoreError):
         self.name = name
         self.until = until
         super().__init__(
-            f"execution {run_id} is driven by {name or 'a process'} (process {pid} on {host}). If that process is "
-            f"gone, you can resume the execution from {until.astimezone():%Y-%m-%d %H:%M:%S %Z} on. Wait, or end that "
-            "process, then resume"
+            f"execution {run_id} is driven by {name or 'a process'} (process {pid} on {host}). Wait until that "
+            f"process has finished, or end it and then resume the execution. If that process no longer exists, you "
+            f"can resume the execution after {until.astimezone():%Y-%m-%d %H:%M:%S %Z}"
         )
 
 
@@ -812,7 +843,7 @@ class ExecutionNotFoundError(StoreError, NotFoundError):
     Parameters
     ----------
     available
-        Ids of executions that it has, the newest first.
+        Ids of executions in the store, newest first.
     """
 
     def __init__(self, run_id: str, available: Iterable[str] = ()) -> None:
@@ -820,7 +851,7 @@ class ExecutionNotFoundError(StoreError, NotFoundError):
 
     def _advice(self) -> str:
         newest = ", ".join(self.available[:3])
-        return super()._advice() if self.suggestion or not newest else f" (the newest: {newest})"
+        return super()._advice() if self.suggestion or not newest else f" (the newest executions: {newest})"
 
 
 class WorkspaceError(DivebookError):
@@ -853,11 +884,11 @@ class PathNotAllowedError(WorkspaceError, PermissionError):
     Parameters
     ----------
     path
-        As it was given.
+        Path as the caller passed it.
     rule
-        The rule that it breaks, in words: ``leads above the root by ..``.
+        Rule that the path breaks, in words, such as ``'..' leads out of the folder``.
     allowed
-        The folders that may be reached, as they are shown.
+        Folders that the workspace may use, as they are shown to people.
     """
 
     def __init__(self, path: str, rule: str = "", allowed: Sequence[str] = ()) -> None:
@@ -874,11 +905,11 @@ class FileOperationError(WorkspaceError):
     Parameters
     ----------
     operation
-        What was to be done: ``read``, ``write``, ``delete``.
+        Failed operation: ``read``, ``write`` or ``delete``.
     path
-        As it was given.
+        Path as the caller passed it.
     reason
-        Why it failed, in words: ``file not found``.
+        Reason of the failure in words, such as ``file not found``.
     """
 
     def __init__(self, operation: str, path: str, reason: str) -> None:
@@ -894,11 +925,11 @@ class ShellExecutionError(WorkspaceError):
     Parameters
     ----------
     command
-        As it was given; secrets in it are masked where it is shown.
+        Command as the caller passed it. Secrets in it are masked in messages.
     reason
-        Why, in words.
+        Reason of the failure, in words.
     stdout, stderr
-        What it had said until then.
+        Output of the command until the error.
     """
 
     def __init__(self, command: str, reason: str, *, stdout: str = "", stderr: str = "") -> None:
@@ -918,7 +949,9 @@ class ShellTimeoutError(ShellExecutionError, TimeoutError):
 
 
 class ContainerError(WorkspaceError, RuntimeError):
-    """Raised if a container or its image does not exist or run, or the container engine refuses a request."""
+    """Raised if a container is not running, a container or its image does not exist, or the container engine refuses a
+    request.
+    """
 
 
 class SnapshotError(WorkspaceError):
@@ -930,8 +963,8 @@ class EngineUnavailableError(WorkspaceError):
 
 
 class UnusableEngineError(EngineUnavailableError):
-    """Raised if the value of ``DOCKER_HOST`` is not an address of a container engine, so that it is useless to try
-    again.
+    """Raised if the value of ``DOCKER_HOST`` is not an address of a container engine, so that another attempt would
+    fail too.
     """
 
 
@@ -946,13 +979,13 @@ class CodeChangedError(ExecutionError):
     Parameters
     ----------
     told
-        What has changed.
+        Description of the change, for people.
     choices
-        Outcome of each choice, by the word that chooses it.
+        Effects of the possible choices, by the word that selects the choice.
     begin
-        Carries out the choice of a word, and returns the run.
+        Function that takes the word of a choice, carries the choice out, and returns the run.
     default
-        The word that applies without a choice; None if a person must choose.
+        Word of the choice that is used if a person makes none; None if a person must choose.
     """
 
     def __init__(
@@ -976,9 +1009,9 @@ class AgentError(StepError):
     Parameters
     ----------
     agent
-        Whose turn it was.
+        Name of the agent whose turn ended.
     request
-        The number of its last request.
+        Number of the last request in the turn.
     """
 
     def __init__(self, agent: str, request: int, cause: str) -> None:
@@ -993,11 +1026,11 @@ class ToolError(StepError):
     Parameters
     ----------
     agent, tool
-        Whose call of what it was.
+        Names of the agent that made the call, and of the tool.
     cause
-        What was raised, with its class.
+        Error that the tool raised: its class and message.
     names
-        The class of what was raised, and those it derives from.
+        Names of the error's class and its base classes.
     """
 
     # Views put the place of the error between the cause and this advice (`engine.retries.Fault.shown`).
@@ -1019,12 +1052,12 @@ class ItemFailedError(StepError):
     results
         Results of the items, in their order; None for those that have no result.
     key
-        That of the item, where the items are those of a mapping.
+        Key of the item, if the items are the entries of a mapping.
 
     Attributes
     ----------
     beside
-        The errors of the items that ran side by side with this one and failed after it.
+        Errors of items that ran at the same time as this item and failed after it.
     """
 
     def __init__(
@@ -1081,7 +1114,7 @@ class OperationError(ExecutionError):
     called: str = ""
     """Name of the function that raised the error."""
     is_blocked: bool = False
-    """True in a what-if or a trial for a call that was not made, because it has no recorded result."""
+    """True for a call in a what-if or trial that was not made, because the log has no result for it."""
 
     def __init__(
         self, message: str, operation_id: str = "", operation_type: str = "", error_names: Sequence[str] = ()
@@ -1093,8 +1126,8 @@ class OperationError(ExecutionError):
 
 
 class NeedsPersonError(ExecutionError):
-    """Raised if a person must decide how an execution continues: it was resumed automatically several times, and each
-    time interrupted before it made progress.
+    """Raised if a person must decide how an execution continues, because the execution was resumed automatically
+    several times and was interrupted each time before it made progress.
     """
 
 
@@ -1144,7 +1177,8 @@ _EXPIRED = "the question expired without an answer"
 
 
 def with_next_step(error: str) -> str:
-    """Return the error of a failed run as people see it: with the next step, if the log has the error without it.
+    """Return the error of a failed run as people see it: with the next step, which is added if the log has the error
+    without the next step.
 
     >>> with_next_step("KeyError: 'b'")
     "KeyError: 'b'"
@@ -1153,7 +1187,9 @@ def with_next_step(error: str) -> str:
 
 
 class InterruptExpiredError(ExecutionError):
-    """Raised if a question without a default expired without an answer. A resumption of the run asks it again."""
+    """Raised if a question without a default expired without an answer. If the run is resumed, the question is asked
+    again.
+    """
 
     def __init__(self, question_id: str, question: str) -> None:
         self.question_id = question_id
@@ -1177,9 +1213,9 @@ class BoundExceededError(ExecutionError):
     Parameters
     ----------
     bound
-        Its name, for example ``max_llm_calls``.
+        Name of the bound, for example ``max_llm_calls``.
     reason
-        The typed reason, one of `TerminalReason`.
+        Reason for programs, one of `TerminalReason`.
     """
 
     def __init__(self, message: str, bound: str = "", reason: str = "") -> None:
@@ -1219,28 +1255,32 @@ class ExecutionPausedError(ExecutionError):
 
 
 class ExecutionWaitingError(ExecutionError):
-    """Raised if an execution has to wait for an answer or a signal although waiting is not allowed (``strict``)."""
+    """Raised if an execution has to wait for an answer or a signal, but waiting is not allowed (``strict``)."""
 
     def __init__(self, run_id: str, question: str = "", signals: str = "") -> None:
         self.run_id = run_id
         self.question = question
         self.signals = signals
-        answer = f"an answer: {question} (answer the question, or give the answer at the start)" if question else ""
-        what = answer or signals or "a time"
+        answer = (
+            f"an answer: {question} (answer the question, or pass the answer when you start the run)"
+            if question
+            else ""
+        )
+        what = answer or signals or "a point in time"
         super().__init__(f"execution {run_id} waits for {what}")
 
 
 class DivergenceError(ExecutionError):
-    """Raised if a definition requests another operation than the one that the log has recorded at the same place.
+    """Raised if a definition requests a different operation from the one that the log has recorded at the same place.
 
     Parameters
     ----------
     place
         Path, step, visit, item and number of the operation.
     recorded, requested
-        The operation, or question, in the log and in the code, in a few words.
+        Short descriptions of the operation or question in the log, and of the one that the code requests.
     changes
-        The arguments that differ, one text each, with both values.
+        Descriptions of the arguments that differ, one string each, with both values.
     """
 
     def __init__(self, place: str, recorded: str, requested: str, changes: Sequence[str] = ()) -> None:
@@ -1250,9 +1290,10 @@ class DivergenceError(ExecutionError):
         self.changes = tuple(changes)
         what = f" ({'; '.join(self.changes)})" if self.changes else ""
         super().__init__(
-            f"history and definition disagree at {place}: recorded {recorded}, now asked for {requested}{what}. The "
-            "recorded result is not used. Restore the old code and resume the execution, or start a new one. To "
-            "change code while older executions continue, put the change into `if await ctx.version(...)`"
+            f"the code no longer matches the log at {place}: the log has {recorded}, but the code requests "
+            f"{requested}{what}. The recorded result is not used. Restore the old code and resume the execution, or "
+            "start a new execution. To change code while older executions continue, put the change into `if await "
+            "ctx.version(...)`"
         )
 
 
@@ -1274,16 +1315,16 @@ class ReplayMismatchError(ExecutionError):
     Parameters
     ----------
     difference
-        The first one, in words.
+        First difference, in words.
     """
 
     def __init__(self, run_id: str, difference: str) -> None:
         self.run_id = run_id
         self.difference = difference
         super().__init__(
-            f"unfaithful: an unchanged replay of execution {run_id} differs from its log, so a what-if would prove "
-            f"nothing. First difference: {difference}. Look for code that reads the clock, random numbers or the "
-            "outside world without recording them, and for functions that were edited since"
+            f"a what-if of execution {run_id} would not be reliable, because even a replay without changes differs "
+            f"from its log. First difference: {difference}. Look for code that reads the clock, random numbers or "
+            "external data without recording them, and for functions that were edited after the run"
         )
 
 

@@ -68,13 +68,13 @@ class MapOptions(TypedDict, total=False):
     timeout: DurationLike | None
     """Time limit of the call for one row."""
     parameters: Mapping[str, Any] | None
-    """Further arguments, equal for all calls."""
+    """Further arguments, which are the same for all calls."""
     bounds: Bounds | Mapping[str, Any] | None
     """Budget of all rows together."""
     again: bool
-    """True to start again, and keep the old results beside the new ones."""
+    """True to start again. The old results are kept in addition to the new results."""
     environment: Environment | None
-    """Environment that runs and stores it; by default that of the session."""
+    """Environment that runs and stores the map; by default the environment of the session."""
 
 
 # --- inputs and start key of a map ---
@@ -130,7 +130,7 @@ class MappedRows:
     Attributes
     ----------
     run
-        The run of the latest round, whose view shows the progress.
+        Run of the latest round. Its view shows the progress.
     environment, key, workflow
         Environment and workflow of all rounds, and the start key of the first one.
     """
@@ -144,8 +144,8 @@ class MappedRows:
     def wait(self, timeout: DurationLike | None = None) -> MappedRows:
         """Wait until the calls for all rows have been made, and return this object.
 
-        If the remaining rows wait for an answer, this returns with a warning. Raises like `Run.wait` with
-        `check`.
+        If the remaining rows wait for an answer, this method returns with a warning. It raises the errors of `Run.wait`
+        with `check`.
         """
         self.run.wait(timeout)
         return self._looked_at()
@@ -160,7 +160,7 @@ class MappedRows:
         this object, without waiting.
         """
         if self.run.internals.checked().state.status == WAITING:
-            warn_user(f"{self!r}. Answer that; wait() then continues")
+            warn_user(f"{self!r}. Answer the question; wait() then continues")
         return self
 
     def _ipython_display_(self) -> None:
@@ -196,7 +196,8 @@ class MappedRows:
         """Distributions of the values in the first result columns: the most frequent values, or bins of numbers, each
         with its count.
 
-        Only columns with few different values, or numbers, are included; ``words`` is a line of text for one.
+        Only columns of numbers, and columns with few different values, are included. The attribute ``words`` of a
+        distribution describes it in one line.
         """
         return _spread_of(self._outcome())
 
@@ -208,8 +209,8 @@ class MappedRows:
         Parameters
         ----------
         unknown
-            Also for rows with an unknown outcome: their calls were interrupted by the end of a process, and a person
-            decided not to repeat them.
+            True to call rows with an unknown outcome, too. Their calls were interrupted by the end of a process, and a
+            person decided not to repeat them.
 
         Raises
         ------
@@ -236,8 +237,8 @@ class MappedRows:
         return self
 
     def resumed(self) -> MappedRows:
-        """Resume the calls of the rows that remain, after an error or the end of a process; return this object. If the
-        calls cannot be resumed, warn.
+        """Resume the calls of the remaining rows after an error or the end of a process, and return this object. If the
+        calls cannot be resumed, issue a warning.
         """
         self.run = self._rounds()[-1]
         called_action = REGISTERED.get(self.workflow.steps[0].action or "")
@@ -245,7 +246,7 @@ class MappedRows:
         # A person may have said of calls that may not be made twice that they failed.
         if status == CANCELLED or (status == FAILED and called_action is not None and not called_action.is_repeatable):
             advice = f"environment.run_of({self.run.id!r}).resume() continues it, again=True starts it again"
-            warn_user(f"{self.workflow.name} has ended as {status}: {advice}")
+            warn_user(f"{self.workflow.name} has ended with status {status}: {advice}")
         # Also after the end of a process: the log is not over, and no process drives it.
         elif (status == FAILED or not self.run.state.is_over) and not self.run.is_live:
             with suppress(LeaseHeldError):  # another process makes them
@@ -262,9 +263,9 @@ class MappedRows:
         failed = len(failed_in(outcome))
         settled = len(certainly_failed_in(outcome))
         details = f", {failed:,} of which failed" if failed else ""
-        details += ": .retry_failed() calls those again" if settled else ""
+        details += ": .retry_failed() calls the failed rows again" if settled else ""
         if failed > settled:
-            details += f" ({failed - settled:,} of unknown outcome only with unknown=True)"
+            details += f" ({failed - settled:,} with an unknown outcome only if you set unknown=True)"
         details += "" if self.run.status == COMPLETED else f"; {self.run.internals.standing}"
         spreads = "".join(f"; {shared().text(spread.words)}" for spread in _spread_of(outcome))
         return f"<{self.workflow.name}: {len(outcome):,} of {len(self):,} rows{details}{one_line(spreads, MOST_WORDS)}>"
@@ -448,7 +449,8 @@ def _workflow_step(
         wrong = f"takes {', '.join(missing)}" if missing else f"does not take {', '.join(unknown)}"
         column_names = ", ".join(columns) or "none"
         raise SetupError(
-            f"workflow {flow.name!r} {wrong}; the frame has the columns {column_names}: name its inputs so"
+            f"workflow {flow.name!r} {wrong}; the frame has the columns {column_names}: give the inputs of the "
+            "workflow these names"
         )
     if environment.definitions.workflows.get(flow.name, flow) != flow:
         _require_unneeded(environment, "workflow", flow.name)
@@ -476,8 +478,8 @@ def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
     for run in (environment.run_of(record.execution_id) for record in environment.store.unended()):
         if run.internals.was_driven and names(run.workflow, kind, name, environment.definitions.workflows):
             raise SetupError(
-                f"execution {run.id} of {run.workflow.name!r} has not ended and needs the other {kind} {name!r}: wait "
-                f"for it, cancel it, or give this {kind} another name"
+                f"execution {run.id} of {run.workflow.name!r} has not ended and uses a different {kind} with the "
+                f"same name {name!r}: wait for that execution, cancel it, or give this {kind} another name"
             )
 
 
@@ -516,7 +518,10 @@ def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
         raise SetupError(f"map takes a function, a Workflow or an Agent, not {function!r}")
     if name in ("", "<lambda>"):
         what = "lambda" if name else type(function).__name__
-        raise SetupError(f"a {what} has no name to find its results by: name it with store=, or write def")
+        raise SetupError(
+            f"a {what} has no name under which its results can be found: give it a name with store=, "
+            "or define it with def"
+        )
     if not name.isprintable() or not name.strip("<> "):
         raise SetupError(f"store={name!r} is not a valid name: use letters")
     # An action that the user registered keeps its own options. Actions of earlier maps do not count: they have the
@@ -542,13 +547,13 @@ def _require_same(
     if storable(frame, FRAME) != opening.inputs[FRAME]:
         rows = _frame_in_words(opening.inputs[FRAME])
         raise SetupError(
-            f"{name} was started with another frame ({rows}); start it again with again=True, or keep both with "
-            "another store="
+            f"{name} was started with another frame ({rows}); start it again with again=True, or keep both results "
+            "with another store="
         )
     if storable(dict(parameters or {}), GIVEN) != opening.inputs.get(GIVEN, {}):
         raise SetupError(
-            f"{name} was started with other parameters; start it again with again=True, or keep both with another "
-            "store="
+            f"{name} was started with other parameters; start it again with again=True, or keep both results with "
+            "another store="
         )
     before = execution.workflow.steps[0]
     is_other = opening.code is not None and dict(opening.code) != environment.internals.registry.code_of(workflow)

@@ -5,10 +5,10 @@ A package names its objects in its ``pyproject.toml``::
     [project.entry-points."divebook.stores"]
     lines = "acme.stores:open_lines"
 
-``open_store("lines://runs")`` then calls ``acme.stores.open_lines``. A plugin is looked up only for a name that
-divebook and the process do not have: nothing is scanned by ``import divebook``, and a plugin cannot replace anything.
-It is imported when its name is used. A broken one raises an error there, with its distribution and entry point, and
-affects nothing else.
+``open_store("lines://runs")`` then calls ``acme.stores.open_lines``. A plugin is looked up only for a name that neither
+divebook nor this process defines. Therefore ``import divebook`` does not scan packages, and a plugin cannot replace
+anything. A plugin is imported when its name is used. If a plugin is broken, an error that names its distribution and
+entry point is raised at that moment. Nothing else is affected.
 """
 
 from __future__ import annotations
@@ -85,12 +85,13 @@ class Plugin(NamedTuple):
 
 
 def find(group: str, name: str) -> Any | None:
-    """Return the object of the plugin with a name, loaded once; None if no installed package has one.
+    """Return the object of the plugin with a name. It is loaded only once. Return None if no installed package has such
+    a plugin.
 
     Raises
     ------
     SetupError
-        It cannot be loaded, has the wrong form, or several packages have one of that name.
+        The plugin cannot be loaded or has the wrong form, or several packages have a plugin with this name.
     """
     if (group, name) in _LOADED:
         return _LOADED[group, name]
@@ -119,7 +120,7 @@ def names(group: str) -> list[str]:
 
 
 class PluginStatus(NamedTuple):
-    """A plugin, and why it cannot be used, or None."""
+    """A plugin, and the reason why it cannot be used; None if it can be used."""
 
     plugin: Plugin
     error: str | None

@@ -71,18 +71,19 @@ class Worker:
     Parameters
     ----------
     environment
-        Its workflows determine which executions the worker runs: name and fingerprint must match.
+        Environment of the worker. The worker runs only executions whose workflow name and fingerprint match a workflow
+        of this environment.
     queues
         Names of the queues, in the order in which they are read.
     parallel
-        Maximum number of executions that it drives concurrently. An execution that waits for an answer
-        or a signal is not driven and takes no place. One that sleeps (`ctx.sleep`) stays driven.
+        Maximum number of executions that the worker drives concurrently. An execution that waits for an answer or a
+        signal is not driven, and does not count. An execution that sleeps (`ctx.sleep`) is still driven, and counts.
     schedules
-        Definitions whose schedules it enqueues in the first queue, once for each due time; or the schedules
-        themselves, as returned by `Environment.schedules`.
+        Definitions with schedules, or the schedules themselves, as returned by `Environment.schedules`. The worker
+        enqueues their workflows in the first queue, once for each due time.
     name
-        Name for people and for the store; by default its host, process and number. Running workers of one store must
-        have different names.
+        Name of the worker for people and for the store; by default its host, process id and a number. Running workers
+        of one store must have different names.
 
     Raises
     ------
@@ -207,7 +208,7 @@ class Worker:
 
     @property
     def is_running(self) -> bool:
-        """True if the worker takes executions: it was started and not drained, and its store is open."""
+        """True if the worker can take executions: it was started, was not drained, and its store is open."""
         has_begun = self._thread is not None and self._process == os.getpid()
         return has_begun and not self._has_ended and not self._drains.is_set()
 
@@ -228,11 +229,11 @@ class Worker:
             return self._idle_check > last_check
 
     def drain(self, patience: DurationLike = PATIENCE) -> None:
-        """Stop taking executions, return the driven ones to their queues, and end the thread. Draining again has no
-        effect.
+        """Stop taking executions, return the executions that the worker drives to their queues, and end the thread. A
+        second call has no effect.
 
-        Calls that must not be repeated are awaited. Other calls are aborted, and repeated by the next worker. Child
-        executions are returned with their parents.
+        Running calls that must not be repeated are completed. Other running calls are aborted, and repeated by the next
+        worker. Child executions are returned to the queue with their parents.
 
         Parameters
         ----------

@@ -45,10 +45,10 @@ class Telemetry:
     ----------
     processors
         Span processors, which the caller closes; by default one that sends batches by OTLP over HTTP. Nothing is sent
-        if ``OTEL_SDK_DISABLED`` is ``true``. Spans are not sent if ``OTEL_TRACES_EXPORTER`` is ``none``, metrics not if
-        ``OTEL_METRICS_EXPORTER`` is ``none``.
+        if ``OTEL_SDK_DISABLED`` is ``true``. No spans are sent if ``OTEL_TRACES_EXPORTER`` is ``none``, and no metrics
+        if ``OTEL_METRICS_EXPORTER`` is ``none``.
     meter_provider
-        Provider of metrics; by default OTLP as well, or none if `processors` are given.
+        Provider of metrics; by default a provider that exports by OTLP, or none if `processors` are given.
     resource
         Resource of the spans; by default from ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES``.
     address
@@ -131,17 +131,17 @@ class Telemetry:
             context.detach(token)
 
     def flush(self) -> None:
-        """Send everything that was reported so far. Waits at most a few seconds."""
-        run_in_time("to send what was reported", [processor.force_flush for processor in self._processors])
+        """Send everything that was reported so far. This waits at most a few seconds."""
+        run_in_time("sending the telemetry data", [processor.force_flush for processor in self._processors])
 
     def close(self) -> None:
-        """Send everything that was reported, and close the default exporters. Waits at most a few seconds; a second
-        call does not wait.
+        """Send everything that was reported, and close the default exporters. The first call waits at most a few
+        seconds; a second call does not wait.
         """
         atexit.unregister(self._leave)
         closers = self._closers
         self._closers = []
-        run_in_time("to send what was reported", closers)
+        run_in_time("sending the telemetry data", closers)
 
     def add_reporting_thread(self, thread: ReportingThread) -> None:
         """Register a reporting thread that works for this object. It is closed when the process ends."""
@@ -196,7 +196,7 @@ class Telemetry:
                 if number not in self._failing:
                     self._failing.add(number)
                     _log.warning(
-                        "%r refused some data, which is missing there; this warning appears once",
+                        "span processor %r raised an error, so it misses some data; this warning appears only once",
                         processor,
                         exc_info=True,
                     )
@@ -484,8 +484,8 @@ class ReportingThread:
         if self._thread.is_alive():
             self._is_given_up = True
             _log.warning(
-                "telemetry is missing the spans of %d events: they were not accepted within %g seconds, because the "
-                "span processor is slow. A BatchSpanProcessor does not block",
+                "the spans of %d events are missing in the telemetry, because the span processor did not accept them "
+                "within %g seconds. Use a BatchSpanProcessor, which does not block",
                 self._jobs.qsize(),
                 REPORTING_SECONDS,
             )
@@ -509,14 +509,14 @@ def run_in_time(what: str, things: Sequence[Callable[[], object]]) -> None:
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     if any(thread.is_alive() for thread in threads):
-        _log.warning("telemetry may miss the end: %s took longer than %g seconds", what, SENDING_SECONDS)
+        _log.warning("the latest telemetry data may be missing: %s took longer than %g seconds", what, SENDING_SECONDS)
 
 
 def _run_logged(what: str, thing: Callable[[], object]) -> None:
     try:
         thing()
     except Exception as error:  # noqa: BLE001 - an exporter's, which may be a person's own
-        _log.warning("telemetry may miss the end: %s failed: %s: %s", what, type(error).__name__, error)
+        _log.warning("the latest telemetry data may be missing: %s failed: %s: %s", what, type(error).__name__, error)
 
 
 # --- metrics -------------------------------------------------------------------------------------------------------
@@ -530,13 +530,13 @@ class Metrics:
 
     def __init__(self, meter: Meter) -> None:
         self._executions = meter.create_histogram(
-            "divebook.execution.duration", "s", "How long executions took, from their start or resumption to their end"
+            "divebook.execution.duration", "s", "Duration of executions, from start or resumption to end"
         )
-        self._steps = meter.create_histogram("divebook.step.duration", "s", "How long visits of steps took")
-        self._operations = meter.create_histogram("divebook.operation.duration", "s", "How long recorded calls took")
-        self._cost = meter.create_counter("divebook.cost", "USD", "What model calls cost whose price is known")
+        self._steps = meter.create_histogram("divebook.step.duration", "s", "Duration of steps, for each visit")
+        self._operations = meter.create_histogram("divebook.operation.duration", "s", "Duration of recorded calls")
+        self._cost = meter.create_counter("divebook.cost", "USD", "Cost of model calls with a known price")
         self._chats = meter.create_histogram(
-            "gen_ai.client.operation.duration", "s", "How long models took to answer, as the client saw it"
+            "gen_ai.client.operation.duration", "s", "Duration of model requests, as measured by the client"
         )
         self._tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of each model call")
 
@@ -648,7 +648,7 @@ class _Listener:
                         ended.span.parameters = ended.span.result = None  # what is told need not be held
         except Exception:  # noqa: BLE001 - the run must not depend on who is told of it
             last = events[-1].sequence if events else 0
-            _log.exception("telemetry of %s is missing its events up to %d", execution_id, last)
+            _log.exception("telemetry of execution %s is missing the events up to %d", execution_id, last)
             self._followed.pop(execution_id, None)
 
 

@@ -86,21 +86,22 @@ class Context(WorkflowContext):
     Parameters
     ----------
     answers
-        Answers to questions: by the text of the question, or a list in the order of the questions. A person could give
-        each of them.
+        Answers to questions: by the text of the question, or a list in the order of the questions. Each answer must be
+        one that a person could give.
     agents
         Replies of agents, by name of the agent: one reply for all prompts, a list of replies in order, or a function of
         the prompt.
     signals
         Payloads of signals in the order of arrival, by name of the signal.
     workflows
-        Outputs of child workflows, by name of the workflow. Other workflow functions run.
+        Outputs of child workflows, by name of the workflow. Workflow functions without an entry run.
     workspaces
         Objects that `workspace` returns, by name; ``""`` is the workspace of the workflow.
     versions
         Results of `version`, by change id. The default is the newest version.
     now
-        Time at which the clock starts. Only `sleep`, and waiting for a signal in vain, move it on.
+        Time at which the clock starts. The clock moves only when the function sleeps, or when it waits for a signal
+        that does not arrive.
     seed
         Seed of `random`.
 
@@ -184,7 +185,7 @@ class Context(WorkflowContext):
         return self._random.random()
 
     async def sleep(self, duration: DurationLike) -> None:
-        """Move the clock on at once."""
+        """Move the clock forward, without waiting."""
         self._now += timedelta(seconds=max(0.0, timer_seconds(duration, "the duration of ctx.sleep()")))
 
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
@@ -222,7 +223,9 @@ class Context(WorkflowContext):
                 raise InterruptExpiredError(request.id, question)
             has_answer, response = True, default
         if not has_answer:
-            raise SetupError(f"the test has no answer to {question!r}; write Context(answers={{{question!r}: ...}})")
+            raise SetupError(
+                f"the test defines no answer to {question!r}; write Context(answers={{{question!r}: ...}})"
+            )
         return dict(opened(checked_answer(request, response, FITTING, 0)))
 
     async def wait_signal(self, name: str, within: DurationLike | None = None) -> Any:
@@ -308,7 +311,9 @@ class Context(WorkflowContext):
         return opened(storable(result, f"result of {label}", with_displays))
 
     def agent(self, agent: Agent[Any] | str) -> AgentHandle[Any]:
-        """Return a handle of an agent, whose replies are those that the test gave under its name."""
+        """Return a handle of an agent. Its replies are the replies that the test defined under the name of the
+        agent.
+        """
         if isinstance(agent, Agent):
             self._outputs[agent.name] = agent.output
         return super().agent(agent)
@@ -316,7 +321,7 @@ class Context(WorkflowContext):
     async def _ask(self, name: str, prompt: str, output: Any, deps: Any, thread: str | None) -> Any:  # noqa: ARG002
         reply = self._agents.get(name)
         if reply is None:
-            raise SetupError(f"the test has no reply of agent {name!r}; write Context(agents={{{name!r}: ...}})")
+            raise SetupError(f"the test defines no reply of agent {name!r}; write Context(agents={{{name!r}: ...}})")
         value = reply(prompt)
         answer_type = self._outputs.get(name) if output is None else output
         # A reply may be the value itself, or its plain form.

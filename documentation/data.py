@@ -22,12 +22,12 @@ EXAMPLES = Path(__file__).parents[1] / "tests" / "events" / "examples.jsonl"
 
 
 MEANINGS: Mapping[str, str] = {
-    "after": "Digest of all files after the change.",
+    "after": "Hash of all files after the change.",
     "agent": "Name of the agent.",
-    "available_versions": "Names of the versions, in logs of the legacy Dive dialect.",
-    "before": "Digest of all files before the change.",
-    "bounds": "Budget as plain data; None if it is that of the source.",
-    "by": "Person or program that did it.",
+    "available_versions": "Names of the versions. Only in logs of the legacy Dive dialect.",
+    "before": "Hash of all files before the change.",
+    "bounds": "Budget as plain data. None if the fork has the same budget as its source.",
+    "by": "Person or program that caused the event.",
     "change_id": "Name of the change, the first argument of `ctx.version`.",
     "current_step": "Name of the step at which the path continues.",
     "error": "Type and message of the error.",
@@ -35,23 +35,23 @@ MEANINGS: Mapping[str, str] = {
     "identity": "Person or system that requested the execution.",
     "inputs": "Inputs by name, with default values.",
     "interrupt_id": "Id of the question.",
-    "item": "The item.",
-    "item_key": "Key of the item, if the items are those of a mapping.",
+    "item": "Value of the item.",
+    "item_key": "Key of the item, if `Each` iterates over a mapping.",
     "iteration_index": "Index of the item of `Each`, from 0.",
     "kind": "Kind of the question, such as ``confirmation``.",
-    "model": "Model of all agents, if it replaced their models.",
+    "model": "Model that all agents use in place of their own models. None if each agent uses its own model.",
     "name": "Name of the event, the first argument of `ctx.emit`.",
     "notebook": "Notebook that started the execution.",
     "operation_id": "Id of the operation.",
     "operation_type": "Type of the operation, such as ``agent_response``, ``action_execution`` or ``timer``.",
     "parameters": "Parameters by name.",
-    "parameters_hash": "Digest of the parameters, which is compared when the operation is requested again.",
+    "parameters_hash": "Hash of the parameters. A replay or a resumed run compares it with the hash of its own call.",
     "port": "Port of the host.",
     "queue": "Name of the queue.",
-    "reason": "Reason in words.",
+    "reason": "Reason as text.",
     "tags": "Tags of the execution.",
     "target": "Name of the step.",
-    "usage": "Consumption of model calls: tokens, calls, ``cost`` in nanodollars.",
+    "usage": "Usage of model calls: tokens, number of calls, and ``cost`` in nanodollars.",
     "workflow_name": "Name of the workflow.",
     "workspace": "Name of the workspace.",
     "written_by": "Version of divebook that wrote the event.",
@@ -66,50 +66,56 @@ MEANINGS_OF_EVENTS: Mapping[tuple[str, str], str] = {
     ("condition_evaluated", "result"): "True if the path continues at `target`.",
     ("event_emitted", "data"): "Data of the event.",
     ("execution_completed", "outputs"): "Outputs of the workflow by name.",
-    ("execution_continue_as_new", "new_execution_id"): "Id of the execution that continues.",
-    ("execution_continue_as_new", "new_inputs"): "Inputs of the execution that continues.",
-    ("execution_continue_as_new", "state_transfer"): "Variables that it starts with.",
+    ("execution_continue_as_new", "new_execution_id"): "Id of the successor.",
+    ("execution_continue_as_new", "new_inputs"): "Inputs of the successor.",
+    ("execution_continue_as_new", "state_transfer"): "Variables with which the successor starts.",
     ("execution_forked", "cell"): "Id of the cell that started the fork, if known.",
-    ("execution_forked", "fingerprint"): "Fingerprint of the definition, if it changed.",
+    ("execution_forked", "fingerprint"): "Fingerprint of the definition, if the fork changed the definition.",
     ("execution_forked", "key"): "Start key of the fork.",
-    ("execution_forked", "note"): "Note of a person about the fork.",
-    ("execution_resumed", "previous_status"): "Status before the resumption.",
-    ("interrupt_raised", "data"): "Plain data for the person who answers.",
+    ("execution_forked", "note"): "Note that a person has written about the fork.",
+    ("execution_resumed", "previous_status"): "Status before the execution was resumed.",
+    ("interrupt_raised", "data"): "Additional data for the person who answers.",
     ("interrupt_raised", "question"): "Text of the question.",
     ("interrupt_resolved", "answered_by"): "Person or program that answered.",
     ("interrupt_resolved", "response"): "The answer: ``approved``, ``text``, ``decision`` or ``data``.",
     ("iteration_completed", "result"): "Result of the item.",
     ("iteration_failed", "attempts"): "Number of attempts.",
-    ("iteration_failed", "error_names"): "Names of the error's class and its base classes.",
+    ("iteration_failed", "error_names"): "Names of the class of the error and of its base classes.",
     ("iteration_failed", "trace"): "Traceback in user code.",
-    ("operation_completed", "duration"): "Nanoseconds from the start to the end.",
+    ("operation_completed", "duration"): "Time from the start to the end, in nanoseconds.",
     ("operation_completed", "result"): "Result of the operation.",
-    ("operation_failed", "duration"): "Nanoseconds from the start to the end.",
-    ("operation_failed", "held"): "Budget that an ended child execution had passed on to running executions.",
-    ("operations_abandoned", "operation_ids"): "Ids of the operations.",
-    ("path_branched", "new_paths"): "The new paths: ``id``, ``current_step`` and ``inherit_outputs`` of each.",
+    ("operation_failed", "duration"): "Time from the start to the end, in nanoseconds.",
+    (
+        "operation_failed",
+        "held",
+    ): "Part of the budget that the ended child execution had passed to executions that are still running.",
+    ("operations_abandoned", "operation_ids"): "Ids of the abandoned operations.",
+    ("path_branched", "new_paths"): "New paths. Each path has ``id``, ``current_step`` and ``inherit_outputs``.",
     ("path_completed", "final_step"): "Name of the last step.",
-    ("path_joined", "joined"): "Ids of the other paths that arrived.",
-    ("path_waiting", "join_step"): "Name of the step.",
-    ("random_generated", "method"): "Function that was used.",
+    ("path_joined", "joined"): "Ids of the other paths that arrived at the step.",
+    ("path_waiting", "join_step"): "Name of the step at which the path waits.",
+    ("random_generated", "method"): "Name of the function that generated the value.",
     ("random_generated", "seed"): "The seed, if the method is ``seed``.",
     ("random_generated", "value"): "The random value.",
     ("rollback_started", "cancelled"): "True if the execution was cancelled, False if it failed.",
     ("rows_completed", "rows"): "Number of rows in the event.",
     ("signal_received", "payload"): "Data of the signal.",
     ("signal_received", "signal_type"): "Name of the signal.",
-    ("state_mutated", "mutations"): "Changes in order: ``type`` (``set`` or ``delete``), ``key``, ``value``.",
+    (
+        "state_mutated",
+        "mutations",
+    ): "Changes in order. Each change has ``type`` (``set`` or ``delete``), ``key`` and ``value``.",
     ("step_completed", "output"): "Result of the step as text.",
-    ("step_completed", "stored_variable"): "Variable that the result was stored in.",
+    ("step_completed", "stored_variable"): "Variable in which the result was stored.",
     ("step_retried", "delay"): "Pause before the next attempt, in seconds.",
     ("step_started", "step_params"): "Parameters of the step.",
     ("step_started", "step_type"): "Type of the step, such as ``prompt``, ``action`` or ``script``.",
     ("step_started", "visit"): "Number of times that the path has entered the step, from 1.",
-    ("time_accessed", "accessed_at"): "Time of the read.",
-    ("time_accessed", "value"): "Time that the code received.",
-    ("version_decision", "max_version"): "Newest version that the code knew.",
+    ("time_accessed", "accessed_at"): "Time at which the code read the clock.",
+    ("time_accessed", "value"): "Time that was returned to the code.",
+    ("version_decision", "max_version"): "Newest version that the code supported.",
     ("version_decision", "min_version"): "Oldest version that the code supported.",
-    ("version_decision", "reason"): "Reason, in logs of the legacy Dive dialect.",
+    ("version_decision", "reason"): "Reason of the decision. Only in logs of the legacy Dive dialect.",
     ("version_decision", "version"): "Version that the execution uses.",
 }
 """Meanings of fields without a text in the source, by event and field."""
@@ -141,7 +147,7 @@ def all_events(_: str, __: int, scope: reference.Scope) -> Iterator[str]:
         text = _event_text(inspect.getdoc(payload) or "").partition("\n\n")[0]
         sentence = re.split(r"(?<=\.) ", " ".join(text.split()))[0]
         rows.append([f"[`{event_type}`](#{event_type})", reference.inline(sentence, scope)])
-    yield "\n".join(reference.table(["event", "written at"], rows))
+    yield "\n".join(reference.table(["event", "description"], rows))
 
 
 def event(argument: str, level: int, scope: reference.Scope) -> Iterator[str]:
@@ -261,7 +267,7 @@ def json_output(_: str, __: int, ___: reference.Scope) -> Iterator[str]:
         for command in COMMANDS.values():
             if command.group is group and command.data is not None:
                 keys = "; or ".join(_keys(option) for option in _options(schema(command)))
-                keys = keys.replace(of_run, "those of a run")
+                keys = keys.replace(of_run, "the keys of a run")
                 anchor = f"divebook-{command.name}"
                 rows.append(
                     [
@@ -272,7 +278,7 @@ def json_output(_: str, __: int, ___: reference.Scope) -> Iterator[str]:
                 )
         if rows:
             yield f"**{group.title}**"
-            yield "\n".join(reference.table(["command", "keys beside `divebook`", "schema"], rows))
+            yield "\n".join(reference.table(["command", "keys other than `divebook`", "schema"], rows))
 
 
 def _options(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""Gallery of the documentation: six runs as HTML files, made when the site is built. A hook of mkdocs."""
+"""Gallery of the documentation: six runs as HTML files, written when mkdocs builds the site. A hook of mkdocs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def run_of(text: str, inputs: dict[str, object] | None = None) -> Run:
 
 
 def what_if() -> Run:
-    """Return a what-if with other tickets, which makes the calls that the log does not have as blocked calls."""
+    """Return a what-if with other labels. Calls whose results are not in the log are blocked."""
     return run_of(LABELS, {"tickets": TICKETS}).what_if({"variables": {"labels": ["other"] * 6}}).run
 
 

@@ -146,10 +146,10 @@ def test_each_prompt_of_a_history_is_a_turn(environment, tmp_path):
     assert [len(request.messages) for request in requests_of(run.history())] == [1, 3, 5, 7]
 
 
-def test_a_history_that_breaks_off_is_a_picture(environment, tmp_path):
+def test_a_history_that_breaks_off_is_a_snapshot(environment, tmp_path):
     messages = history_of(asking(["owls"]))
     run = environment.open(write(tmp_path, messages[:2]), keep=True)
-    assert run.status == "picture"
+    assert run.status == "snapshot"
     assert list(run.tool_calls["status"]) == ["running"]
 
 
@@ -289,8 +289,8 @@ def test_what_failed_in_a_trace_failed(environment, tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('[{"kind": "response", "parts": []}]', "message 1: a response comes before any request"),
-        (json.dumps(otlp([span("a", "", "embeddings", 1, 2)])), "has 1 spans, but none with gen_ai.operation.name"),
+        ('[{"kind": "response", "parts": []}]', "message 1: a response must follow a request"),
+        (json.dumps(otlp([span("a", "", "embeddings", 1, 2)])), "has 1 spans, but no span of a model call"),
         ('{"a": 1}', "line 1"),
         ("not JSON", "line 1"),
         ("", "empty|no events"),

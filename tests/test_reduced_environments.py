@@ -107,7 +107,7 @@ except SetupError as error:
 
 def test_a_workspace_says_that_it_needs_unix(tmp_path):
     (line,) = output_of(WORKSPACE_ON_WINDOWS, tmp_path)
-    assert line == "workspaces need Linux or macOS: Windows cannot open a path below an open folder"
+    assert line == "workspaces need Linux or macOS, because Windows cannot open a path relative to an open folder"
 
 
 ONLY_NEEDED = f"""

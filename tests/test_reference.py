@@ -329,7 +329,7 @@ def test_a_listing_has_the_public_names_only():
 def test_a_former_name_leads_to_the_present_one(module, entries):
     for entry in entries.split():
         former, _, present = entry.partition(":")
-        with pytest.raises(AttributeError, match=rf"it is {re.escape(module)}\.{present or former}$"):
+        with pytest.raises(AttributeError, match=rf"use {re.escape(module)}\.{present or former}$"):
             getattr(divebook, former)
         assert object_of(f"{module}.{present or former}") is not None
 

@@ -97,7 +97,7 @@ def test_what_comes_with_a_call_still_comes_where_arguments_are_fixed():
         (
             {"Agents": {"Tools": ["web_search"]}},
             SetupError,
-            "agent a names the tool web_search, which does not exist: ",
+            "agent a uses the tool web_search, which does not exist: ",
         ),
         (
             {"Tools": [{"Name": "fetch", "Enabled": False}], "Agents": {"Tools": ["fetch"]}},
@@ -117,7 +117,7 @@ def test_what_comes_with_a_call_still_comes_where_arguments_are_fixed():
         (
             {"Agents": {"Tools": ["fetch"], "ToolConfig": {"find": {}}}},
             SetupError,
-            "names find, which is not among its",
+            "has options for find, which is not in",
         ),
         (
             {"Tools": [{"Name": "far", "Parameters": {"x": 1}}], "Agents": {"Tools": ["far"]}},
@@ -150,7 +150,7 @@ def test_an_agent_of_the_old_system_goes_without_what_needs_a_service(logs):
         "list_directory"
     ]
     made.create("w", model="scripted")
-    assert ["a runs without the tool web_search: it needs the key" in said for said in logs()] == [True]
+    assert ["a runs without the tool web_search: write a @tool" in said for said in logs()] == [True]
 
 
 def test_a_tool_made_in_python_is_found_by_its_name():

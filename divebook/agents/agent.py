@@ -246,8 +246,9 @@ class Agent(Generic[Output]):
     servers
         MCP servers whose tools the agent may call, or names of servers of the environment.
     subordinates
-        Names of agents to which it may delegate tasks, in addition to those of the definition. An empty list means
-        none. None means those of the definition.
+        Names of agents to which this agent may delegate tasks, in addition to the subordinates in the definition. If
+        the list is empty and the definition names no subordinates, the agent cannot delegate tasks. None does not
+        change the definition.
     deps
         Value of ``ctx.deps`` for its capabilities; see `Agent.of`.
     approvals
@@ -260,12 +261,12 @@ class Agent(Generic[Output]):
         Reference to the provider's key, ``env://NAME`` or ``file://PATH``. It is resolved at each call and never
         stored.
     cache
-        How long a response may be reused for the same request, in any run on the same store: ``"7d"``.
+        How long a response may be reused for the same request, in any run on the same store, for example ``"7d"``.
     workspace
         Name of the workspace in which its tools work. The agent gets tools for files and commands there.
     corrections
-        How often the model may correct an invalid tool call or answer, counted per tool and for the answer. The default
-        is that of the definition, which is 1 by default.
+        How often the model may correct an invalid tool call or an invalid answer. Corrections are counted separately
+        for each tool and for the answer. The default is the value in the definition, or else 1.
 
     Examples
     --------
@@ -402,15 +403,15 @@ class Agent(Generic[Output]):
         While a workflow runs the agent, divebook records its requests and tool calls, and its answer at the end of the
         turn. It records nothing else: its hooks, validators, output functions and instructions run again on replay of
         an unfinished turn, and must behave the same each time. Other side effects, such as sending a mail, belong in a
-        tool. A recorded call returns its result on replay without running the tool. Therefore what a tool changes
-        besides, in ``ctx.deps`` or a variable of its module, is as it was before the call: return lasting data from the
-        tool. divebook logs a warning about detected changes of ``ctx.deps``.
+        tool. On replay, a recorded tool call returns its recorded result, and the tool does not run. Changes that the
+        tool made to ``ctx.deps`` or to variables of its module are therefore missing after a replay: a tool must return
+        all data that is needed later. divebook logs a warning if it detects that a tool changes ``ctx.deps``.
 
         ``metadata={"divebook": {"idempotent": True}}`` on a tool repeats a call whose outcome is unknown.
         ``metadata={"divebook": False}`` leaves a call unrecorded, for a tool that only runs other agents. Ordinary
-        functions run in threads. Coroutine functions run on the event loop of all executions and must not block. The
-        connections of its toolsets are opened there too: a turn of an agent that is held open elsewhere, by
-        ``async with agent:`` in a cell, is refused.
+        functions run in threads. Coroutine functions run on the event loop that all executions share, so they must not
+        block. The connections of the agent's toolsets are opened on this event loop too. If the agent is already open
+        on another event loop, for example by ``async with agent:`` in a cell, a turn raises an error.
 
         Parameters
         ----------
@@ -434,7 +435,9 @@ class Agent(Generic[Output]):
         # The name is part of the recorded operations, so an agent without a name cannot be recorded.
         agent_name = name or agent.name
         if not agent_name:
-            raise SetupError("an agent needs a name: pydantic_ai.Agent(..., name='critic'), or Agent.of(agent, name=)")
+            raise SetupError(
+                "an agent needs a name; write pydantic_ai.Agent(..., name='critic') or Agent.of(agent, name='critic')"
+            )
         check(agent, agent_name)
         # Tools, output and capabilities are not passed on: they stay inside the pydantic-ai agent, which runs as it is.
         wrapper: Agent[Any] = Agent(agent_name, model=agent.model, deps=deps, approvals=approvals, bounds=bounds)
@@ -469,8 +472,8 @@ class Agent(Generic[Output]):
 
     @property
     def missing(self) -> str:
-        """Text for people that names the missing library or key without which no request can be sent to the model.
-        Empty if nothing is missing, or if the definition itself names the model.
+        """Message that names the library or key that is missing for requests to the model. Empty if nothing is missing,
+        or if the definition itself names the model.
         """
         from divebook.agents.models import examine
 
@@ -486,8 +489,8 @@ class Agent(Generic[Output]):
 
     @property
     def has_hands(self) -> bool:
-        """True if the agent's answer is a turn, which may consist of several recorded model requests and tool calls,
-        for example because the agent has tools. False if it is always a single request.
+        """True if the agent answers in a turn of several recorded model requests and tool calls, for example because
+        the agent has tools. False if each answer is a single model request.
         """
         return bool(turn_reasons(self))
 
@@ -668,7 +671,7 @@ def _capability(value: Any) -> Any:
     is_capability = library is not None and isinstance(value, library.AbstractCapability)
     if not is_capability and (isinstance(value, type) or not callable(value)):
         hint = f"; write {value.__name__}()" if isinstance(value, type) else ""
-        raise SetupError(f"capabilities must be capabilities of pydantic-ai, not {describe(value)}{hint}")
+        raise SetupError(f"capabilities must be pydantic-ai capabilities, not {describe(value)}{hint}")
     if library is None or not isinstance(value, library.ModelFallback):
         return value
     fallback = copy.copy(value)  # the object of the caller stays as it is
@@ -797,7 +800,7 @@ def _model_called(model: str) -> Model:
             return provider
 
     async def respond(*_: Any) -> Any:
-        raise StepError(f"model {model!r} was asked for a response that is not in its log")
+        raise StepError(f"the log has no response of model {model!r} to this request")
 
     # The profile decides the form of requests, for example how structured output is requested.
     try:

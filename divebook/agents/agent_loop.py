@@ -508,8 +508,8 @@ def _warn_of_none(agent: str, expected_type: Any) -> None:
     # `object` and `NoneType` (pydantic-ai's default) declare no dependencies, so None is a valid value.
     if isinstance(expected_type, type) and expected_type not in (object, type(None)):
         _log.warning(
-            "agent %s needs ctx.deps of type %s but has none: pass them with Agent.of(agent, deps=...), or in a "
-            "workflow with ctx.agent(%r).run(..., deps=...)",
+            "agent %s needs ctx.deps of type %s, but no dependencies were passed. Pass them with "
+            "Agent.of(agent, deps=...), or in a workflow with ctx.agent(%r).run(..., deps=...)",
             agent,
             expected_type.__name__,
             agent,
@@ -723,6 +723,6 @@ def _recorded_run_model() -> Model:
     """
 
     async def respond(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
-        raise StepError("a replayed run was asked for a response that is not in its log")
+        raise StepError("the log of the replayed run has no response to this model request")
 
     return FunctionModel(respond, model_name=RECORDED)

@@ -193,8 +193,8 @@ class AgentBatches:
             # Without a list, a second submission might pay for the same batch twice.
             if may_exist and not can_list:
                 raise OutcomeUnknownError(
-                    "it is unknown whether the provider has the batch: it did not confirm it, and it cannot list its "
-                    "batches"
+                    "it is unknown whether the provider received the batch: the provider did not confirm the batch, "
+                    "and it cannot list its batches"
                 )
             # From here on, an error may mean that the provider has created the batch.
             has_asked = True
@@ -212,13 +212,14 @@ class AgentBatches:
                 is_refused = isinstance(error, ModelHTTPError) and error.status_code == TOO_MANY
                 may_exist = not is_refused and (isinstance(error, ModelHTTPError) or leaves_unknown(error))
             if has_asked and may_exist and not can_list:
-                raise OutcomeUnknownError(f"it is unknown whether the provider has the batch: {error}") from error
+                raise OutcomeUnknownError(f"it is unknown whether the provider received the batch: {error}") from error
             return SubmitLater(error.retry_after or 0, error_line(error), may_exist=may_exist)
         # The answer to the submission cannot be parsed, so the batch may exist.
         except UNREADABLE as error:
             if not can_list:
                 raise OutcomeUnknownError(
-                    f"the provider's reply to the batch cannot be read: {error_line(error)}"
+                    "it is unknown whether the provider received the batch, because its reply cannot be read: "
+                    f"{error_line(error)}"
                 ) from error
             return SubmitLater(0, error_line(error), may_exist=has_asked or may_exist)
 
@@ -349,7 +350,7 @@ class AgentBatches:
         return {each: await self._answer(by_id[each], name) if each in by_id else missing[each] for each in names}
 
     def _without(self, names: Sequence[str], why: str) -> dict[str, BatchAnswer]:
-        answer = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {AGAIN}", {})
+        answer = BatchAnswer(None, f"StepError: {why}; look for the batch at {self._model.system}; {AGAIN}", {})
         return dict.fromkeys(names, answer)
 
     async def _readable_results(self, handle: Mapping[str, Any]) -> list[BatchResult]:
@@ -382,7 +383,9 @@ class AgentBatches:
         except (ModelAPIError, UnexpectedModelBehavior) as error:
             return BatchAnswer(None, shared().text(f"{type(error).__name__}: {error}"), usage)
         except Exception as error:  # noqa: BLE001 - one bad line must not lose the other results
-            problem = f"StepError: its result in batch {batch} cannot be read ({error_line(error)}); {AGAIN}"
+            problem = (
+                f"StepError: the result of this row in batch {batch} cannot be read ({error_line(error)}); {AGAIN}"
+            )
             return BatchAnswer(None, problem, usage)
         if not response.text:
             return BatchAnswer(None, f"StepError: the model answered without text ({response.finish_reason})", usage)
@@ -427,7 +430,7 @@ JOB_ERROR = "BatchJobError"
 """Class name of the private pydantic-ai error for a batch that ended without results."""
 
 
-AGAIN = "retry_failed() sends the row again, and you pay for it again"
+AGAIN = "to send the row again, call retry_failed(): you pay for the request again"
 
 
 class BatchAnswer(NamedTuple):

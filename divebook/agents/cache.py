@@ -57,19 +57,22 @@ def lasting(text: DurationLike) -> float:
     if not SECONDS.fits(seconds):
         raise SetupError(f"Cache must be a duration such as 7d or 12h, not {describe(text)}", ("Cache",))
     if seconds <= 0:
-        raise SetupError(f"Cache must be a duration above 0, not {text!r}; remove it to use no cache", ("Cache",))
+        raise SetupError(
+            f"Cache must be a duration above 0, not {text!r}; to disable caching, remove Cache", ("Cache",)
+        )
     return seconds
 
 
 class ResponseCache:
-    """Response cache of a store. It keeps model responses under a hash of their requests, in files or in memory.
+    """Response cache of a store. It stores model responses by the hash of their request, in files or in memory.
 
     Parameters
     ----------
     folder
-        Folder of the files, readable by its owner only. None keeps responses in memory of this process.
+        Folder of the files, which only its owner can read. With None, responses are stored in the memory of this
+        process.
     sealing
-        Encryption of the store, which is used for the files too.
+        Encryption of the store. The files are encrypted in the same way.
     """
 
     def __init__(self, folder: Path | None, sealing: Sealing, clock: Callable[[], float] = time.time) -> None:
@@ -80,8 +83,8 @@ class ResponseCache:
         self._write_count = 0
 
     def find(self, digest: str, seconds: float) -> dict[str, Any] | None:
-        """Return the cached response to the model request with this hash. Return None if the cache has none that is at
-        most `seconds` old, or cannot read it.
+        """Return the cached response to the model request with this hash. Return None if the cache has no such
+        response, or if the response is older than `seconds` or cannot be read.
         """
         try:
             content = self._read(digest)
@@ -92,7 +95,7 @@ class ResponseCache:
             # The lower limit rejects entries from the future, which a changed clock leaves behind.
             return entry["response"] if 0 <= self._clock() - entry["at"] < seconds else None
         except (OSError, ValueError, KeyError, TypeError, DivebookError) as error:
-            _log.warning("a cached response cannot be read, and the model is asked instead: %s", error)
+            _log.warning("a cached response cannot be read, so the request is sent to the model: %s", error)
             return None
 
     def keep(self, digest: str, response: Mapping[str, Any], seconds: float) -> None:
@@ -110,7 +113,9 @@ class ResponseCache:
                 self.prune()
         except OSError as error:
             _log.warning(
-                "a response cannot be stored in %s; the next run sends the request again: %s", self.folder, error
+                "a response cannot be stored in the cache folder %s, so the next run sends the request again: %s",
+                self.folder,
+                error,
             )
 
     def _read(self, digest: str) -> bytes | None:
@@ -134,7 +139,7 @@ class ResponseCache:
             os.utime(file.fileno(), (until, until))
 
     def prune(self) -> int:
-        """Delete the files of expired responses. If the rest is larger than the size limit of the cache, also delete
+        """Delete the files of expired responses. If the remaining files exceed the size limit of the cache, also delete
         the responses that expire first. Return the number of deleted files.
         """
         now = self._clock()
@@ -236,14 +241,14 @@ class Cassette:
         place = f"request {sent.number} of agent {self._agent}"
         if not requests:
             raise StepError(
-                f"the run {self._run} has no response to {place} here, because it took another path. Give the agent a "
-                "model for the new requests, or use a run of the same workflow"
+                f"the recorded run {self._run} has no response to {place} at this point, because that run took another "
+                "path. Give the agent a model for new requests, or use the responses of a run of the same workflow"
             )
         recorded_messages = _request_messages(requests[0].messages)
         old, new = _first_difference(recorded_messages, _request_messages(sent.messages))
         raise StepError(
-            f"the run {self._run} recorded a different {place}. It sent {old}, and now sends {new}. Undo the change, "
-            "or give the agent a model for the new request"
+            f"the recorded run {self._run} has a different {place}. That run sent {old}, and this run sends {new}. "
+            "Undo the change, or give the agent a model for the new request"
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:

@@ -337,8 +337,8 @@ def _why_unusable(name: str, error: Exception) -> str:
     key = " or ".join(variables)
     return (
         f"{provider} needs an API key in the environment variable {key}. Set it before you start the program (`export "
-        f"{variables[0]}=...`) or in Python (`os.environ[{variables[0]!r}] = ...`), then resume the run; its completed "
-        "steps are kept"
+        f"{variables[0]}=...`) or in Python (`os.environ[{variables[0]!r}] = ...`), then resume the run; completed "
+        "steps do not run again"
     )
 
 
@@ -347,7 +347,8 @@ def _with_key(provider: Callable[..., Provider[Any]], secret: str) -> Provider[A
         return provider(api_key=secret)
     except TypeError as error:
         raise SetupError(
-            f"it does not accept ApiKey: remove that key, and set the variables that its library reads ({error})"
+            "its provider does not accept ApiKey; remove ApiKey, and set the environment variables that the library of "
+            f"the provider reads ({error})"
         ) from error
 
 
@@ -442,9 +443,9 @@ class LimitState(NamedTuple):
     """Remaining seconds of a pause in which no request is admitted; 0 for no pause."""
 
     def __str__(self) -> str:
-        paused = f", waits {math.ceil(self.pause)} s as its provider asks" if self.pause else ""
-        waiting = f", {self.waiting} more wait" if self.waiting else ""
-        return f"{self.model}: {self.under_way} of {self.limit} at once{waiting}{paused}"
+        paused = f", paused for {math.ceil(self.pause)} s at the provider's request" if self.pause else ""
+        waiting = f", {self.waiting} waiting" if self.waiting else ""
+        return f"{self.model}: {self.under_way} of at most {self.limit} concurrent requests{waiting}{paused}"
 
 
 class Permit:

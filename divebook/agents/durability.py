@@ -211,7 +211,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         if wrapper is None and not isinstance(ts, ExternalToolset):  # people supply the results of external tools
             raise UserError(
                 f"the calls of toolset {ts.id!r} would not be recorded, because {type(ts).__name__} is not a known "
-                "pydantic-ai toolset class; offer its tools in a FunctionToolset with an id"
+                "pydantic-ai toolset class; put its tools into a FunctionToolset with an id"
             )
         return wrapper
 
@@ -361,8 +361,9 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         call = INSIDE.get()
         if call is not None:
             _log.warning(
-                "agent %s runs inside %s, which is recorded as a single operation. Its requests are not recorded or "
-                "counted separately, and it cannot ask a person. To record them, give the tool metadata={'%s': False}",
+                "agent %s runs inside the call of %s, which is recorded as a single operation. The agent's requests "
+                "are not recorded or counted separately, and the agent cannot ask a person. To record them, define the "
+                "tool with metadata={'%s': False}",
                 self.name,
                 call,
                 ENGINE,
@@ -498,7 +499,7 @@ class BoundRequest(_BoundOperation):
             executed = True
             response = self._answer(_with_values(params, turn.policy), request)
             plain = await complete_response(response, model, turn.record.agent, turn.seconds, name=model_name)
-            return concise(with_cleaned_text(plain, partial(turn.without_credentials, what="an answer of its model")))
+            return concise(with_cleaned_text(plain, partial(turn.without_credentials, what="a response of the model")))
 
         sent = RequestToSend(request.number, model_name, model, params)
         has_other_source = turn.context.response_source is not None or recorded_type is not None
@@ -670,7 +671,7 @@ class BoundCall(_BoundOperation):
             state = input_required.state
         # The state belongs to the server, which must get it back unchanged. It is not redacted.
         cleaned: Mapping[str, Any] = {
-            **turn.without_credentials(payload, f"what tool {params.name} returned"),
+            **turn.without_credentials(payload, f"the result of tool {params.name}"),
             **state,
             **({SPENT: dict(place.sampled)} if turn.budget is not None and place.sampled else {}),
         }
@@ -1030,7 +1031,9 @@ def check(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
     error.
     """
     if DivebookDurability.from_agent(agent) is not None:
-        raise SetupError(f"agent {name} already has DivebookDurability: remove it; Agent.of adds it")
+        raise SetupError(
+            f"agent {name} already has the capability DivebookDurability; remove it, because Agent.of adds it"
+        )
     try:
         DivebookDurability(name=name).for_agent(agent)
     except UserError as error:
@@ -1047,6 +1050,7 @@ def require_closed(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
     """
     if agent._entered_count:  # noqa: SLF001 - see above
         raise SetupError(
-            f"agent {name} is open in `async with agent:`, so its servers and connections answer only on the event "
-            "loop of that block. Leave the block and resume the run; the run opens them itself"
+            f"agent {name} is open in `async with agent:`, so its servers and connections can be used only on the "
+            "event loop of that block. Leave the block and resume the run. The run opens the servers and "
+            "connections itself"
         )

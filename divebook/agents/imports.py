@@ -97,7 +97,8 @@ def turns_of(data: Any, name: str) -> list[ImportedTurn]:
     turns = list(_turns(sorted(roots, key=lambda span: span.began)))
     if not turns:
         raise InvalidEventError(
-            f"{name} has {len(spans)} spans, but none with gen_ai.operation.name: chat; export the spans of model calls"
+            f"{name} has {len(spans)} spans, but no span of a model call (gen_ai.operation.name: chat); export these "
+            "spans too"
         )
     return turns
 
@@ -370,7 +371,7 @@ def _of_sdk(data: Mapping[str, Any]) -> _Span:
 def _error(is_one: bool, message: Any, attributes: Mapping[str, Any]) -> str | None:  # noqa: FBT001 - read off a status
     if not is_one:
         return None
-    return str(message or attributes.get("error.type") or "it failed; the trace has no error message")
+    return str(message or attributes.get("error.type") or "the trace contains no error message")
 
 
 def _microseconds(value: Any) -> int:
@@ -870,14 +871,18 @@ def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGEN
     turns: list[ImportedTurn] = []
     for number, message in enumerate(messages, 1):
         if _kind(message) is None:
-            raise InvalidEventError(f"{name}, message {number}: a message has a kind (request, response) and parts")
+            raise InvalidEventError(
+                f"{name}, message {number}: a message must have a kind (request or response) and parts"
+            )
         if message["kind"] == "request":
             # A request without a prompt carries tool results and continues the turn.
             if not turns or _prompts(message):
                 turns.append(ImportedTurn(agent, _prompt_text(message), [], has_ended=False))
             continue
         if not turns:
-            raise InvalidEventError(f"{name}, message {number}: a response comes before any request")
+            raise InvalidEventError(
+                f"{name}, message {number}: a response must follow a request, but this one does not"
+            )
         # The results of a response's tool calls are in the following request.
         # `number` counts from 1, so it is the index of the next message.
         next_message = messages[number] if number < len(messages) and _kind(messages[number]) == "request" else None
@@ -921,7 +926,7 @@ def call_of(part: Mapping[str, Any], next_message: Mapping[str, Any] | None, beg
         # pydantic-ai asks the model to correct a call with such a part; the call itself has no result.
         call.is_retry = result["part_kind"] == RETRIED or result.get("outcome") == "retried"
         if call.is_retry or result.get("outcome") in ("failed", "denied"):
-            call.error = _text(result.get("content")) or "it failed; the history has no error message"
+            call.error = _text(result.get("content")) or "the history contains no error message"
         else:
             call.result = result.get("content")
     return call

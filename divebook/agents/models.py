@@ -99,7 +99,7 @@ def _default_model(provider: str) -> str:
         return f"{name}:{DEFAULT_MODELS[name]}"
     listed = known_models(name)
     more = ", ..." if len(listed) > MOST_LISTED else ""
-    advice = f"one of {', '.join(listed[:MOST_LISTED])}{more}" if listed else "a model that you have access to"
+    advice = f"such as {', '.join(listed[:MOST_LISTED])}{more}" if listed else "with a model that you have access to"
     raise SetupError(
         f'provider "{provider}" has no default model; add `Model: <name>`, {advice}',
         ("Provider",),
@@ -136,7 +136,7 @@ def check_key(definition: AgentDefinition, *, is_named: bool) -> None:
         )
     if not is_named:
         raise SetupError(
-            f"agent {definition.name} has an ApiKey, but its model object already has a key: remove one of them"
+            f"agent {definition.name} has an ApiKey, but its model object already has a key; remove one of these keys"
         )
 
 
@@ -402,7 +402,7 @@ def examine(model: str, api_key: str | None = None) -> Examined:
         return Examined(model, "", "", "", has_price=True)
     provider, _, name = model.partition(":")
     if not is_known_provider(provider):
-        return Examined(model, f"no provider is called {provider!r}", "", "", has_price=False)
+        return Examined(model, f"unknown provider {provider!r}", "", "", has_price=False)
     library = _missing_library(provider)
     if api_key is None:
         key, found_key = _missing_key(provider) if not library else "", _found_key(provider)
@@ -410,7 +410,7 @@ def examine(model: str, api_key: str | None = None) -> Examined:
         key, found_key = _unreadable_key(api_key), api_key
     listed = known_models(provider)
     # pydantic-ai does not list every name, so an unlisted name is only a hint.
-    hint = "" if not listed or name in listed else f"models known by name: {', '.join(listed)}"
+    hint = "" if not listed or name in listed else f"known models of this provider: {', '.join(listed)}"
     return Examined(model, library, key, found_key, is_priced(name, provider), hint)
 
 

@@ -104,7 +104,9 @@ class WorkspaceOfBackend(Workspace):
         """Raise `WorkspaceError`: the files of a backend may be elsewhere, so this workspace has no folder on this
         machine.
         """
-        raise WorkspaceError("a workspace over a backend has no folder on this machine, and so no snapshots")
+        raise WorkspaceError(
+            "a workspace of a pydantic-ai backend has no folder on this machine, so it has no snapshots"
+        )
 
     async def require_there(self) -> None:
         """Raise `WorkspaceGoneError` if the backend does not answer."""
@@ -181,11 +183,11 @@ class BackedFiles(FileOperator):
         """
         text = posixpath.join(self._folder, path)
         if "\0" in text:
-            raise PathNotAllowedError(path.replace("\0", "\\0"), "a path cannot hold NUL")
+            raise PathNotAllowedError(path.replace("\0", "\\0"), "a path cannot contain NUL characters")
         # "a/b/" -> "a", "b": the last component is kept, links before it are resolved.
         head, name = posixpath.split(text.rstrip("/"))
         if itself and name in ("", ".", ".."):
-            raise PathNotAllowedError(path, "names no entry of a folder")
+            raise PathNotAllowedError(path, "a path must end with the name of a file or folder")
         # Resolve links first: a link inside the folder may lead out of it.
         real = posixpath.join(await self._remote.realpath(head), name) if itself else await self._remote.realpath(text)
         # A folder "/" has no second slash before its entries.
@@ -328,7 +330,7 @@ class BackedFiles(FileOperator):
         it at once.
         """
         if chunk_size < 1:
-            raise ValueError(f"a chunk must have 1 byte or more, not {chunk_size}")
+            raise ValueError(f"chunk_size must be at least 1 byte, not {chunk_size}")
         content = await self.read_bytes(path)
         for start in range(0, len(content), chunk_size):
             yield content[start : start + chunk_size]
@@ -436,8 +438,8 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
     """Workspace backend of pydantic-ai whose files and commands are those of a divebook workspace: ``agent.run(...,
     workspace=BackendOfWorkspace(workspace))``.
 
-    An entered workspace is used as it is. Another one is entered at the first operation; then close this backend, or
-    use it with ``async with``.
+    If the workspace is not entered yet, it is entered at the first operation. In this case, close the backend after
+    use, or use it with ``async with``.
 
     Parameters
     ----------
@@ -477,7 +479,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         kind = _KINDS.get(ref.provider.removeprefix(PROVIDER))
         if kind is None or not ref.provider.startswith(PROVIDER):
             providers = ", ".join(f"{PROVIDER}{name}" for name in _KINDS)
-            raise ValueError(f"the provider {ref.provider!r} of workspace {ref.id} is not one of {providers}")
+            raise ValueError(f"unknown provider {ref.provider!r} of workspace {ref.id}; expected one of: {providers}")
         options: dict[str, Any] = json.loads(ref.id)
         return cls(kind(**{_NAMES.get(name, name): value for name, value in options.items()}))
 
@@ -533,7 +535,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
                 await shielded(self._enter())  # a cancelled caller must not lose what was created
         if not self._workspace.is_entered:
             raise WorkspaceUnavailableError(
-                "the workspace was left: enter it again, and create another backend from it"
+                "the workspace is no longer entered; enter it again, and create another backend from it"
             )
         await self._require_there()
         files = self._workspace.file_operator
@@ -557,7 +559,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         except ShellExecutionError as error:
             raise WorkspaceUnavailableError(str(error)) from error
         if result.exit_code:
-            raise WorkspaceUnavailableError(f"the workspace runs no more commands: {result.stderr.strip()}")
+            raise WorkspaceUnavailableError(f"the workspace can no longer run commands: {result.stderr.strip()}")
 
     async def working_dir(self) -> str:
         """Return the working folder of the workspace, in which commands start."""
@@ -591,8 +593,8 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         return await self._on_disk(lambda disk: _entry(disk, path))
 
     async def list_dir(self, path: str) -> Sequence[FileEntry]:
-        """Return the entries of a folder. A link that leads out of the workspace, in circles or nowhere is listed as a
-        file.
+        """Return the entries of a folder. A link is listed as a file if its target is outside the workspace or does not
+        exist, or if the link is part of a loop.
         """
         return await self._on_disk(lambda disk: _entries(disk, path))
 
@@ -628,7 +630,9 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         `SupportsCommands.run`.
         """
         if isinstance(command, str) != shell:
-            raise TypeError("a string is run with shell=True, a program and its arguments without it")
+            raise TypeError(
+                "pass a string with shell=True, or a list of a program and its arguments without shell=True"
+            )
         if timeout is not None and not 0 < timeout < math.inf:
             raise ValueError(f"timeout must be a number of seconds above 0, or None for no limit, not {timeout}")
         # The place may disappear during the command. Each outcome checks for it first, because its loss explains any
@@ -651,7 +655,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
             await self._require_alive()
         if result.truncated:
             wholes = [path for path in (result.stdout_file, result.stderr_file) if path is not None]
-            note = f"; the whole is in {' and '.join(wholes)}" if wholes else ""
+            note = f"; the complete output is in {' and '.join(wholes)}" if wholes else ""
             raise WorkspaceOutputLimitError(
                 f"the command printed more than the limit of {runs.output_limit:,} bytes{note}",
                 limit=runs.output_limit,

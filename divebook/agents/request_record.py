@@ -326,7 +326,7 @@ def require_whole(response: ModelResponse, agent: str) -> None:
     if response.finish_reason is None and not has_stated_end(response):
         raise ModelConnectionError(str(response.model_name), CUT_OFF)
     if response.finish_reason == "length":
-        _log.warning("agent %s: its model was cut off at the limit of tokens; raise MaxTokens", agent)
+        _log.warning("agent %s: the response of the model was cut off at the token limit; raise MaxTokens", agent)
 
 
 def plain_response(response: ModelResponse, requested: Model | None = None) -> dict[str, Any]:

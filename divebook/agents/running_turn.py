@@ -150,8 +150,8 @@ class AgentTurn:
         if what not in self.cleaned and cleaned_value != value and cleaned_value != shared().without_named(value):
             self.cleaned.add(what)
             _log.warning(
-                "%s contained text that looks like a credential. Agent %s and the log have [redacted] in its place. "
-                'Refer to keys as env://NAME, or allow credentials with Policy("credentials")',
+                "%s contained text that looks like a credential. For agent %s and in the log, the text was replaced by "
+                '[redacted]. Refer to keys as env://NAME, or allow credentials with Policy("credentials")',
                 what,
                 self.record.agent,
             )

@@ -57,11 +57,11 @@ class ScriptedModel:
     (`divebook.agents.scripted`). Without replies, the answer is a note that explains how to configure a real model.
 
     A function in place of the replies, or of one of them, returns the reply to each prompt: ``lambda prompt: ...`` or
-    ``lambda prompt, messages: ...``. It is called once for a request that the log does not have yet.
+    ``lambda prompt, messages: ...``. The function is called only for requests that the log does not contain yet.
 
-    If all replies are strings, each request of this process takes the next one. Otherwise a turn begins at the first
-    reply, and each of its requests takes the reply after those that the turn has had. The log has their number, so a
-    turn continues at its place in any process.
+    If all replies are strings, each request in this process gets the next reply. Otherwise every turn begins with the
+    first reply, and each later request of the turn gets the following reply. The log contains the number of replies
+    that a turn has received, so a turn can continue in any process.
 
     Examples
     --------
@@ -135,7 +135,9 @@ class ScriptedModel:
             )
         for key in written:
             if key not in WRITTEN:
-                raise SetupError(f"a script has no {key!r}; it has {', '.join(WRITTEN)}", ("Script", str(key)))
+                raise SetupError(
+                    f"unknown key {key!r} in a script; valid keys: {', '.join(WRITTEN)}", ("Script", str(key))
+                )
         return cls(**written)
 
     def reply(self, prompt: str) -> str:
@@ -236,11 +238,11 @@ class ScriptedReply:
     error: str | None = None
     """Error text, if the request fails."""
     status: int | None = None
-    """HTTP status of a failure that imitates a provider's error."""
+    """HTTP status of the error, if the reply imitates an error of a provider."""
     retry_after: float | None = None
     """Delay in seconds that the provider asks for."""
     function: ReplyFunction | None = None
-    """Creates the reply when the request is made."""
+    """Function that creates the reply when the request is made."""
 
     @classmethod
     def read(cls, written: WrittenReply) -> ScriptedReply:
@@ -264,18 +266,19 @@ class ScriptedReply:
         if isinstance(written, Sequence):
             return _together([cls.read(reply) for reply in written], written)
         if not written or not isinstance(written, Mapping):
-            raise SetupError(f"a reply of a script cannot be {written!r}; write {FORMS}")
+            raise SetupError(f"invalid reply in a script: {written!r}; write {FORMS}")
         for key in written:
             if key not in KEYS:
                 advice = did_you_mean(str(key), KEYS) or f"write {FORMS}"
-                raise SetupError(f"a reply of a script has no {key!r}; {advice}")
+                raise SetupError(f"unknown key {key!r} in a reply of a script; {advice}")
         # An error excludes all other keys.
         if "error" in written:
             return _failing(written)
         for key in ("status", "retry_after"):
             if key in written:
                 raise SetupError(
-                    f"only a reply with `error` has {key!r}, not {dict(written)!r}; add `error` or remove it"
+                    f"{key!r} is allowed only in a reply with `error`, not in {dict(written)!r}; add `error`, or "
+                    f"remove {key!r}"
                 )
         output = (written["output"],) if "output" in written else ()
         calls = tuple(_calls(written.get("call", {})))
@@ -353,7 +356,7 @@ def _together(replies: Sequence[ScriptedReply], written: WrittenReply) -> Script
     """
     if not replies or any(reply.error is not None or reply.output for reply in replies):
         raise SetupError(
-            f"a list within a script must hold parallel calls, not {written!r}; write [{{call: ...}}, ...]"
+            f"a list inside a script must contain parallel calls, not {written!r}; write [{{call: ...}}, ...]"
         )
     calls = tuple(call for reply in replies for call in reply.calls)
     return ScriptedReply("".join(reply.say for reply in replies), "".join(reply.think for reply in replies), calls)
@@ -364,16 +367,16 @@ def _calls(written: Any) -> Iterable[ScriptedCall]:
         return [ScriptedCall(written, {})]
     if isinstance(written, Sequence):
         side = "[{call: {tool: ...}}, {call: {tool: ...}}]"
-        raise SetupError(f"`call` of a script cannot be {written!r}; write parallel calls as a list: {side}")
+        raise SetupError(f"invalid `call` in a script: {written!r}; write parallel calls as a list: {side}")
     if not isinstance(written, Mapping):
-        raise SetupError(f"`call` of a script cannot be {written!r}; write {{call: {{tool: {{argument: value}}}}}}")
+        raise SetupError(f"invalid `call` in a script: {written!r}; write {{call: {{tool: {{argument: value}}}}}}")
     # `call: {search: }` in YAML has None in place of the arguments.
     return [ScriptedCall(str(tool), {} if arguments is None else arguments) for tool, arguments in written.items()]
 
 
 def _failing(written: Mapping[str, Any]) -> ScriptedReply:
     if set(written) - {"error", "status", "retry_after"}:
-        raise SetupError(f"a reply with `error` cannot have an answer too: {dict(written)!r}; write two replies")
+        raise SetupError(f"a reply with `error` cannot also contain an answer: {dict(written)!r}; write two replies")
     status = written.get("status")
     retry_after = written.get("retry_after")
     if retry_after is not None and status is None:

@@ -75,8 +75,8 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
             call_tool, takes_ctx=False, name=tool.name, description=_explicit_description(tool), function_schema=schema
         )
     except (UserError, PydanticUserError, NameError) as error:
-        message = f"{tool.kind_and_name} cannot be shown to a model: {error}"
-        hint = "annotate its parameters with types that have a JSON form and are defined in the module of the function"
+        message = f"the parameters of {tool.kind_and_name} cannot be described to a model: {error}"
+        hint = "annotate the parameters with types that can be converted to JSON and are defined in the same module"
         raise DefinitionError([Problem(message, hint=hint)]) from error
     if schema is None and code is not None and shape is not None:
         # The cached schema must not keep the tool's function alive, so it refers to another function.

@@ -245,8 +245,8 @@ COST_COLUMNS: Columns = {
 def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd.DataFrame:
     """Return one row with the total tokens and cost of each agent, model, tool or step, the most expensive first.
 
-    Operations that started up to event `after` are left out. The cost of a tool is the cost of the agents to which its
-    calls delegated work; the rows of these agents contain this cost too.
+    Operations that started at or before event `after` are left out. The cost of a tool is the cost of the agents to
+    which its calls delegated work; the rows of these agents contain this cost too.
     """
     spans = spans_of(events)
     sums: dict[str, _UsageSum] = {}

@@ -122,15 +122,15 @@ def queue_lines(environment: Environment, workers: list[WorkerRecord]) -> Iterat
 
 QUEUE_COLUMNS: Columns = {
     "queue": Column(TEXT, "name of the queue"),
-    "priority": Column(COUNT, "priority; runs with a higher one are started first"),
+    "priority": Column(COUNT, "priority; runs with a higher priority start first"),
     "execution_id": Column(TEXT, "``exec_...``"),
     "workflow": Column(TEXT, "name of the workflow"),
     "status": Column(TEXT, "``enqueued``, or the status between two workers"),
     "due": Column(MOMENT, "earliest start, UTC"),
     "key": Column(TEXT, "start key"),
-    "attempts": Column(COUNT, "number of workers that died with the run since it made progress"),
-    "workers": Column(ANYTHING, "workers that can run it"),
-    "why": Column(TEXT, "reason why it does not run: paused, interrupted too often, or why no worker can run it"),
+    "attempts": Column(COUNT, "number of workers that died while they ran it, since its last progress"),
+    "workers": Column(ANYTHING, "workers that can run the execution"),
+    "why": Column(TEXT, "reason why the execution does not run: paused, interrupted too often, or no suitable worker"),
 }
 
 
@@ -179,8 +179,10 @@ PART_COLUMNS: Columns = {
     "step": Column(TEXT, "step", lambda part: part.step or None),
     "iteration": Column(NUMBER, "index of the item of `Each`", "item"),
     "operation_id": Column(TEXT, "id of the operation"),
-    "started": Column(MOMENT, "time from which the end of the run waited for it", lambda part: moment(part.started_us)),
-    "ended": Column(MOMENT, "time until which the end of the run waited for it", lambda part: moment(part.ended_us)),
+    "started": Column(
+        MOMENT, "time at which this part began to delay the end of the run", lambda part: moment(part.started_us)
+    ),
+    "ended": Column(MOMENT, "time at which this part ended", lambda part: moment(part.ended_us)),
     "duration": Column(SPAN, "time between both"),
 }
 
@@ -210,7 +212,7 @@ def times_frame(inspected: Inspection) -> pd.DataFrame:
 
 
 RETRY_COLUMNS: Columns = {
-    "event": Column(COUNT, "number of the event that recorded it", "sequence"),
+    "event": Column(COUNT, "number of the event that recorded the failure", "sequence"),
     "path": Column(TEXT, "path"),
     "step": Column(TEXT, "step"),
     "iteration": Column(NUMBER, "index of the item of `Each`", "item"),
@@ -252,13 +254,13 @@ WHY_COLUMNS: Columns = {
     "depth": Column(COUNT, "number of steps back; 0 for the requested value", _depth),
     "kind": Column(
         TEXT,
-        "``input``, ``set``, ``deleted``, ``kept``: not changed; ``choice``, ``caught``: whether a step failed; "
+        "``input``, ``set``, ``deleted``, ``kept`` (unchanged); ``choice``, ``caught``: whether a step failed; "
         "``output``, ``state``",
         "origin.kind",
     ),
     "name": Column(TEXT, "name of the variable, or ``inputs.NAME``", lambda row: row.origin.name or None),
     "value": Column(ANYTHING, "value", lambda row: opened(row.texts.why.value(row.origin), lenient=True)),
-    "event": Column(COUNT, "number of the event that recorded it", "origin.sequence"),
+    "event": Column(COUNT, "number of the event that recorded the value or choice", "origin.sequence"),
     "path": Column(TEXT, "path of the step", lambda row: row.origin.path or None),
     "step": Column(TEXT, "step that set the value, or that made the choice", lambda row: row.origin.step or None),
     "visit": Column(NUMBER, "number of the path's visit to the step, from 1", lambda row: row.origin.visit or None),
@@ -266,7 +268,7 @@ WHY_COLUMNS: Columns = {
     "calls": Column(ANYTHING, "numbers of the events that started calls of the step", _calls),
     "reads": Column(ANYTHING, "numbers of the values from which it was computed", lambda row: list(row.origin.reads)),
     "because": Column(ANYTHING, "numbers of the choices on which it depends", lambda row: list(row.origin.because)),
-    "told": Column(TEXT, "description in words", "description"),
+    "told": Column(TEXT, "description of the value or choice in words", "description"),
 }
 
 
@@ -328,7 +330,7 @@ TRIAL_COLUMNS: Columns = {
     "status": Column(TEXT, "``completed``, ``failed``, ``waiting`` for an answer ..."),
     "asked": Column(TEXT, "rendered prompt; for other steps the arguments of the call"),
     "value": Column(ANYTHING, "result of the step; None if it failed"),
-    "error": Column(TEXT, "error message, or the reason why it waits"),
+    "error": Column(TEXT, "error message, or the reason why the step waits"),
     "model": Column(TEXT, "model that was called"),
     "tokens": Column(NUMBER, "input and output tokens; missing if no model was called"),
     "cost": Column("float64", "cost in US dollars; missing if the price is unknown"),
@@ -478,7 +480,7 @@ QUESTION_COLUMNS: Columns = {
     "settled": Column(MOMENT, "time of the answer or of the expiry"),
     "waited": Column(SPAN, "time that the run waited for the answer; until now if it still waits"),
     "answer": Column(ANYTHING, "answer", lambda asking: opened(asking.question.response, lenient=True)),
-    "answered_by": Column(TEXT, "author of the answer", "question.answered_by"),
+    "answered_by": Column(TEXT, "person or program that answered", "question.answered_by"),
 }
 
 
@@ -600,8 +602,10 @@ COMPARED_COLUMNS: Columns = {
     "difference": Column(TEXT, "``same``, ``changed``, ``added``, ``removed``", "row.difference"),
     "facet": Column(TEXT, "first difference: ``asked``, ``answered`` or ``status``", "row.facet"),
     "kind": Column(TEXT, "``step``, ``item``, ``operation``, ``question``, ``variable`` ...", "row.present.kind"),
-    "place": Column(TEXT, "place in words", "row.place"),
-    "path": Column(TEXT, "path, in A if A has the place (also for the next three columns)", "row.present.path"),
+    "place": Column(TEXT, "description of the place", "row.place"),
+    "path": Column(
+        TEXT, "path, from A if A has the place, else from B (also for the next three columns)", "row.present.path"
+    ),
     "step": Column(TEXT, "step", "row.present.step"),
     "iteration": Column(NUMBER, "index of the item of `Each`"),
     "type": Column(TEXT, "type of an operation: ``agent_response``, ``tool_call`` ...", "of_operation"),
@@ -609,13 +613,13 @@ COMPARED_COLUMNS: Columns = {
     "text": Column(TEXT, "difference of both sides in one text: ``[-before-]{+after+}``; without secrets"),
     "event_a": Column(NUMBER, "number of the event of A", _event("a")),
     "event_b": Column(NUMBER, "number of the event of B", _event("b")),
-    **_of_both("status", TEXT, "how it ended", lambda placed: placed.status),
-    **_of_both("asked", ANYTHING, "what was asked: parameters, item, question", _opened("asked")),
-    **_of_both("answered", ANYTHING, "its result, output, answer or value", _opened("answered")),
+    **_of_both("status", TEXT, "status at the end", lambda placed: placed.status),
+    **_of_both("asked", ANYTHING, "request: parameters, item or question", _opened("asked")),
+    **_of_both("answered", ANYTHING, "response: result, output, answer or value", _opened("answered")),
     **_of_both("tokens", NUMBER, "tokens read and written", lambda placed: placed.tokens),
     **_of_both("cost", MONEY, "US dollars, as far as prices are known", _cost),
-    **_of_both("duration", SPAN, "time it took", _duration),
-    **_of_both("child", TEXT, "the execution of another workflow that it began", lambda placed: placed.child or None),
+    **_of_both("duration", SPAN, "duration", _duration),
+    **_of_both("child", TEXT, "child execution that was started", lambda placed: placed.child or None),
     "run_a": Column(TEXT, "id of A, the first run", "pair.a.id"),
     "run_b": Column(TEXT, "id of B, the other run", "pair.b.id"),
 }

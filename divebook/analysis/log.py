@@ -829,7 +829,7 @@ class Payloads(ExtensionArray):
         if (rows < _MISSING).any():
             raise ValueError(f"places must not be below -1, got {rows.min()}")
         if not pd.isna(fill_value):
-            raise ValueError(f"what is missing in a column of payloads is None, and cannot be {fill_value!r}")
+            raise ValueError(f"missing values in a column of payloads are None; fill_value cannot be {fill_value!r}")
         # The index -1 would take the last element; 0 is taken in its place and replaced below.
         places = self.places.take(np.maximum(rows, 0)) if len(self) else np.full(len(rows), _MISSING)
         return Payloads(self.source, np.where(rows == _MISSING, _MISSING, places))
@@ -967,7 +967,7 @@ def events_frame(events: Iterable[Event]) -> pd.DataFrame:
 
     Tokens and costs are in the rows that end model calls, so that they can be summed.
 
-    The frame is made column by column; for a history (`Run.history`) no event objects are created. Above 10,000
+    The frame is built column by column. For a history (`Run.history`), no event objects are created. Above 10,000
     events the column `data` has the dtype `payload`: its dicts are decoded on access, and
     ``frame["data"].astype(object)`` decodes all of them.
     """
@@ -1064,7 +1064,7 @@ PATH_COLUMNS: Columns = {
     "path": Column(TEXT, "id of the path", "id"),
     "parent": Column(TEXT, "id of the path from which it branched off"),
     "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled`` ..."),
-    "step": Column(TEXT, "present or last step", "current_step"),
+    "step": Column(TEXT, "current or last step", "current_step"),
     **TIMES,
     "error": Column(TEXT, "reason of the failure or cancellation"),
 }

@@ -283,7 +283,7 @@ class RunReport(Shown):
 
     def _picture(self) -> Picture:
         steps = plural(sum(span.kind == "step" for span in self.spans), "step")
-        description = f"Timeline of {self.name}: {steps}, {self.status}; the table says the same in words"
+        description = f"Timeline of {self.name}: {steps}, {self.status}; the table contains the same information"
         return Picture(lambda: svg_data_uri(svg(layout(self.spans, phases=self.phases), description)), description)
 
 

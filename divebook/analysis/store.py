@@ -29,7 +29,7 @@ from divebook.analysis.columns import (
 )
 from divebook.analysis.log import EventTable
 from divebook.engine.evolve import fold
-from divebook.engine.lifecycle import SHOWN_STATUSES
+from divebook.engine.lifecycle import SHOWN_STATUSES, unknown_status
 from divebook.engine.state import ExecutionState
 from divebook.errors import NotFoundError, SetupError, StoreError
 from divebook.events import Event
@@ -60,10 +60,10 @@ class Frames(Framed):
     records
         The records of the executions.
     columns
-        Additional columns by path: ``{"label": "outputs.label"}`` for `executions` (paths start with ``inputs``,
-        ``outputs`` or ``variables``; ``*`` stands for each entry of a list or mapping, as in
-        ``variables.rows.*.score``), or for another kind of frame, whose name comes first:
-        ``{"query": "operations.parameters.query"}``.
+        Additional columns by name. Each value is a path: ``{"label": "outputs.label"}`` for `executions` (paths start
+        with ``inputs``, ``outputs`` or ``variables``; ``*`` stands for each entry of a list or mapping, as in
+        ``variables.rows.*.score``), or for another kind of frame, whose name comes first: ``{"query":
+        "operations.parameters.query"}``.
     with_trials
         True if `usage` and `costs` include what-ifs and trials.
 
@@ -84,7 +84,9 @@ class Frames(Framed):
     columns: Mapping[str, str] = field(default_factory=dict)
     with_trials: bool = False
     damaged: dict[str, str] = field(default_factory=dict, init=False, compare=False)
-    """Reasons why logs could not be read, by execution id, for the frames made so far. `executions` reads all logs."""
+    """Reasons why logs could not be read, by execution id, for the frames that were built so far. `executions` reads
+    all logs.
+    """
     _frames: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -296,9 +298,6 @@ class Frames(Framed):
 # --- selection of executions by ``where=`` ----------------------------------------------------------------------------
 
 
-_KNOWN = {"status": SHOWN_STATUSES, "origin": ORIGINS}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """Filter of executions. Each field is one value or a list of accepted values; None accepts all values.
@@ -352,10 +351,12 @@ class Selection:
         for name in ("since", "until"):
             options[name] = _moment(name, options.get(name))
         selection = cls(**options)
-        for name, choices in _KNOWN.items():
-            for value in _values(name, getattr(selection, name)) or ():
-                if value not in choices:
-                    raise NotFoundError(name, value, choices)
+        for status in _values("status", selection.status) or ():
+            if status not in SHOWN_STATUSES:
+                raise unknown_status(status, SHOWN_STATUSES)
+        for origin in _values("origin", selection.origin) or ():
+            if origin not in ORIGINS:
+                raise NotFoundError("origin", origin, ORIGINS)
         for name in ("text", "chain"):
             if not isinstance(getattr(selection, name), str | None):
                 raise SetupError(f"where: {name} must be a string, not {getattr(selection, name)!r}")
@@ -435,8 +436,8 @@ def _moment(name: str, value: Any) -> datetime | None:
         moment = datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001 - on this machine's clock
     if value is not None and not isinstance(moment, datetime):
         raise SetupError(
-            f"where: {name} must be a time such as '2026-01-31T12:00', or a duration before now such as '1d', "
-            f"not {value!r}"
+            f"where: {name} must be a date such as '2026-01-31', a time such as '2026-01-31T12:00', or a duration "
+            f"before now such as '1d', not {value!r}"
         )
     # A time without a zone is local time.
     return None if moment is None else moment.astimezone(UTC)

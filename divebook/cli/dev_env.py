@@ -102,7 +102,7 @@ class DevEnvCommands(TyperGroup):
         except BrokenPipeError:  # the reader of the output has ended
             code = GENERAL + _exit_code_offset(arguments)
         except OSError as error:  # the system says on which file
-            print_note(f"dev_env: {error}; name another file or folder, or see to it", _FAILURE)
+            print_note(f"dev_env: {error}; name another file or folder, or correct the problem", _FAILURE)
             code = GENERAL + _exit_code_offset(arguments)
         except _USAGE as error:
             # A group without a command is a request for its help, which is the message of this error.
@@ -377,7 +377,7 @@ def create(
 ) -> None:
     """Create an environment from a template, and print its folder."""
     if pull not in (NEVER, MISSING, ALWAYS):
-        raise DevEnvError(f"--pull {pull}: use {NEVER}, {MISSING} or {ALWAYS}")
+        raise DevEnvError(f"--pull cannot be {pull}; use {NEVER}, {MISSING} or {ALWAYS}")
     values = parse_pairs(settings or [])
     # A variable in --env replaces the one in the file.
     variables = parse_pairs([*_lines(env_file), *(env or [])])
@@ -449,7 +449,7 @@ def destroy(
 ) -> None:
     """Remove an environment. Folders that existed before it are kept."""
     if every == (environment is not None):
-        raise DevEnvError("destroy takes the name of one environment, or --all")
+        raise DevEnvError("destroy needs either the name of one environment or --all")
     names = (
         [environment] if environment is not None else [state["name"] for state in request.run(request.manager.list())]
     )
@@ -575,13 +575,15 @@ def execute(
     variables = parse_pairs(env or [])
     # `execute dev ls -l` would take `-l` for an option of dev_env.
     if not request.is_separated and len(command) > 1:
-        raise DevEnvError(f"{len(command)} words are not a command: quote them as one, or write -- before them")
+        raise DevEnvError(
+            f"{len(command)} words are not a single command; put the command in quotes, or write -- before it"
+        )
     # A text is run by a shell; behind `--`, the words are started as they are.
     command_line = command if request.is_separated else command[0]
     seconds = math.inf if timeout is None else timeout
     if detach:
         if tty or no_start:
-            raise DevEnvError("--detach goes with neither --tty nor --no-start: leave out one")
+            raise DevEnvError("--detach cannot be combined with --tty or --no-start; remove one of them")
         request.print_result(
             "job",
             request.manager.detach(environment, command_line, timeout=seconds, environ=variables, cwd=cwd, user=user),
@@ -735,7 +737,9 @@ def cp(
     source_environment, source_path = _split_place(source)
     target_environment, target_path = _split_place(target)
     if (source_environment is None) == (target_environment is None):
-        raise DevEnvError(f"cp {source} {target}: one of both must be ENVIRONMENT:PATH, and the other of this machine")
+        raise DevEnvError(
+            f"cp {source} {target}: one path must be ENVIRONMENT:PATH, and the other a path on this machine"
+        )
     if source_environment is not None:
         target_file = request.run(request.manager.copy_out(source_environment, source_path, Path(target_path)))
         request.print_result("path", str(target_file))
@@ -772,7 +776,7 @@ def show_job(request: DevEnvRequest, environment: Environment, job: Job) -> None
 def kill_job(request: DevEnvRequest, environment: Environment, job: Job) -> None:
     """End a job and all processes that it has started."""
     was_running = request.manager.jobs(environment).kill(job)
-    request.print_result("message", f"Job '{job}' {'killed' if was_running else 'had ended'}")
+    request.print_result("message", f"Job '{job}' {'killed' if was_running else 'had already ended'}")
 
 
 # --- checkpoints, templates and profiles -----------------------------------------------------------------------------
@@ -855,7 +859,7 @@ def create_template(
     # The name in the file is only a hint: the argument decides.
     other = request.manager.templates.create(name, _text_of(file), force=force, allow_secrets=allow_plain_secrets)
     if other is not None:
-        request.manager.warn(f"the file says the name {other!r}: the template is {name!r}")
+        request.manager.warn(f"the file contains the name {other!r}, but the template is created as {name!r}")
     request.print_result("message", f"Template '{name}' created")
 
 

@@ -279,7 +279,7 @@ class Commands(TyperGroup):
 
         name = args[0]
         if name in COMMANDS and name not in self.commands:
-            ctx.fail(f"{name} is a command of notebooks; write {spelled_in_notebook(name)} in a cell")
+            ctx.fail(f"{name} is available only in notebooks; write {spelled_in_notebook(name)} in a cell")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -302,7 +302,7 @@ class Commands(TyperGroup):
         except OSError as error:  # a name that is too long, a folder without permission: the text states the reason
             if ctx.params.get("debug"):
                 raise
-            report(SetupError(f"{error}; name another file, or --debug for the traceback"))
+            report(SetupError(f"{error}; name another file, or use --debug to see the traceback"))
             raise typer.Exit(REFUSED) from error
 
 
@@ -397,9 +397,11 @@ def _lines(error: DivebookError) -> list[str]:
         return str(error).splitlines()
     if isinstance(error, ExecutionNotFoundError) and _is_file(error.name):
         usage = "`divebook resume RUN -d FILE`, `divebook recover RUN -d FILE`"
-        return [f"{error.name} is a file, and an id is expected: {usage}; `divebook runs` lists the ids"]
+        return [
+            f"{error.name} is a file, but the command needs the id of a run: {usage}; `divebook runs` lists the ids"
+        ]
     if isinstance(error, ExecutionNotFoundError):
-        return [f"{error}. `divebook runs` lists what the store holds; --store names another one"]
+        return [f"{error}. `divebook runs` lists the runs of the store; --store names another store"]
     return [str(error)]
 
 

@@ -59,7 +59,7 @@ def add_definitions(environment: Environment, path: Path, dialect: Dialect = OWN
     """
     # Without this error, --code would silently do nothing.
     if code and path.suffix.lower() != NOTEBOOK:
-        raise SetupError(f"--code runs code cells of a notebook, and {path} is not one; leave --code out")
+        raise SetupError(f"--code runs the code cells of a notebook, but {path} is not a notebook; remove --code")
     if code:
         _add_notebook(environment, path)
     elif path.suffix == ".py":
@@ -102,5 +102,5 @@ def choose_workflow(environment: Environment, name: str | None, file: Path) -> s
     if len(names) == 1:
         return names[0]
     if not names:
-        raise SetupError(f"there is no workflow in {file}; add one (in YAML under Workflows)")
+        raise SetupError(f"there is no workflow in {file}; add a workflow (in YAML: under Workflows)")
     raise SetupError(f"there are several workflows in {file}: {', '.join(names)}. Choose one with -w NAME")

@@ -142,7 +142,7 @@ def _print_runs(query: RunQuery, _values: Mapping[str, Any]) -> None:
     print_report(Report(blocks=(run_table(query.lines(records), "shell"),)))
     total = query.total(records)
     if total > len(records):
-        print_note(f"{len(records):,} of {total:,} runs; all of them: divebook runs --limit 0")
+        print_note(f"{len(records):,} of {total:,} runs; to list all runs: divebook runs --limit 0")
     # Runs with relaxed durability could lose their last events in a power failure.
     relaxed = [record.execution_id for record in records if record.durability == RELAXED]
     if relaxed:
@@ -278,7 +278,7 @@ def _print_queue(queue: Queue, _values: Mapping[str, Any]) -> None:
         for name, reason in line.reasons.items():
             say(f"{line.execution_id}: worker {name} cannot run it: {reason}")
     if queue.withheld:
-        say("not taken by workers:")
+        say("these runs are not started by workers:")
         rows = ([line.queue, line.execution_id, line.workflow, line.why or ""] for line in queue.withheld)
         columns(("queue", "id", "workflow", "why"), rows)
         say("to resume one: divebook resume RUN -d FILE")

@@ -310,13 +310,14 @@ def conclude(
         # The call cannot wait in another process. It is made again, and then finds the answer.
         if each.internals.is_blocked:
             print_note(
-                "the tool call that asks is interrupted when this command ends; it is repeated later, with the answer"
+                "the tool call that asked the question is interrupted when this command ends; the call runs again "
+                "when the answer arrives"
             )
             each.internals.leave()
     # The code of --strict replaces others, and that of an interrupt replaces every code but 0.
     if not (execution.internals.was_driven or execution.state.is_over):
         code = WAITS
-        print_note("stored; another process drives the run and continues it", "yellow")
+        print_note("stored; another process runs this execution and continues it", "yellow")
     if strict and execution.status == WAITING:
         print_note("error: the run has to wait for an answer or a signal, which --strict does not allow", "bold red")
         code = STRICT
@@ -349,7 +350,9 @@ def _recovered(interrupted: Interrupted, record: ExecutionRecord, *, quiet: bool
         # A definition is missing that only its file has.
         is_missing = interrupted.definitions is None and isinstance(error, DefinitionError | NotFoundError)
         store = ["--store", interrupted.store] if interrupted.store else []
-        way_on = f"; name the file that has it: {in_shell('recover', [record.execution_id], ['-d', 'FILE', *store])}"
+        way_on = (
+            f"; name the file that defines it: {in_shell('recover', [record.execution_id], ['-d', 'FILE', *store])}"
+        )
         text = f"{record.execution_id} was not resumed: {one_line(str(error))}{way_on if is_missing else ''}"
         print_note(text, "bold red")
         return 1

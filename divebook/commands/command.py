@@ -591,7 +591,7 @@ class Invocation:
             records = self.environment.store.records(limit=100)
             recorded_names = ", ".join(sorted({record.workflow_name for record in records}))
             defined = f"the workflows of {file} ({', '.join(names) or 'none'})"
-            present = f"; the store has runs of {recorded_names}. Name a run, or another file" if recorded_names else ""
+            present = f"; the store has runs of {recorded_names}. Name a run or another file" if recorded_names else ""
             raise NotFoundError("run", "the newest one", message=f"there is no run of {defined}{present}")
         return newest.execution_id
 
@@ -606,7 +606,7 @@ class Invocation:
                 return last.store.record(last.id).execution_id
         newest = newest_run(self.environment.store)
         if newest is None:
-            message = f"there are no runs yet; {advised('run NAME')} starts one"
+            message = f"there are no runs yet; start a run with {advised('run NAME')}"
             raise NotFoundError("run", "the newest one", message=message)
         # In a shell the help says so. A session may be expected to mean a run of its own.
         if self.interface != SHELL:

@@ -356,7 +356,7 @@ def _readable(call: Invocation) -> Iterator[Run]:
         if execution is not None and damage is None:
             yield execution
         else:
-            call.print_note(f"execution {record.execution_id} is not listed: {damage}", "bold red")
+            call.print_note(f"run {record.execution_id} is not listed: {damage}", "bold red")
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ DIFFERENCES = (
     "results of actions and of items are stored as values and not as text",
     "nested items of Each are not flattened",
     "scripts may change variables with state.set",
-    "a person is asked before a tool call only if the tool or an approval rule requires it",
+    "a tool call needs the approval of a person only if the tool or an approval rule requires it",
 )
 """Differences of a converted workflow from the original in the dialect ``dive``, as lines for stderr."""
 
@@ -217,7 +217,7 @@ def converted_data(converted: Converted) -> ConvertedData:
     "convert",
     DEFINE,
     example="convert old.yaml --dialect dive -o new.yaml",
-    no_python="Files are converted once, in a shell.",
+    no_python="Not available in Python; run the command in a shell.",
     interfaces=[SHELL],
     data=converted_data,
     exit_code=lambda converted: 1 if converted.problems else 0,
@@ -252,7 +252,7 @@ def convert(
 
     # Checked before the definitions are loaded, and never overwritten.
     if output is not None and output.exists():
-        raise InputError(f"{output} exists; name a file that does not, or remove it first")
+        raise InputError(f"{output} exists already; name another file, or remove the existing one")
     # All files of a folder become one text.
     load = load_folder if file.is_dir() else load_file
     definitions = load(file, dialect=dialect)
@@ -346,7 +346,7 @@ def diagnosis_data(diagnosis: Diagnosis) -> ModelsData:
     interfaces=[SHELL],
     data=diagnosis_data,
     exit_code=lambda diagnosis: int(not diagnosis.is_usable),
-    file_help="File or folder with definitions. Default: the default model of each provider.",
+    file_help="File or folder with definitions. Without a file, the default model of each provider is checked.",
     file_default=None,
     shell_help="The exit code is 1 if a model cannot be called, if an agent cannot work, or if a step names an agent, "
     "action or workflow that does not exist.",
@@ -360,8 +360,8 @@ def doctor(
 ) -> Diagnosis:
     """Check the requirements of each model: a library, a key, a price.
 
-    Unknown names in agents are reported as well. The store is used to look up runs that models replay. The output shows
-    the names of API keys, and never their values.
+    Unknown names in agents are reported as well. The store is needed only for models that replay the responses
+    of a recorded run. The output shows the names of API keys, and never their values.
     """
     from divebook.agents.models import examine
     from divebook.environments.environment import Environment
@@ -457,7 +457,7 @@ def _answer(examined: Examined, api_key: str | None) -> tuple[str, bool]:
     if examined.model == SCRIPTED:
         return "answers offline", True
     if not examined.is_usable:
-        return "not asked", False
+        return "not called", False
     try:
         return anyio.run(ping, examined.model, api_key) or "an empty answer", True
     except Exception as error:  # noqa: BLE001 - whatever a provider's client raises is what the person wants to read

@@ -77,7 +77,8 @@ def advising_definitions(call: Invocation) -> Iterator[None]:
         if isinstance(error, ExecutionNotFoundError):
             raise
         raise SetupError(
-            f"{error}. A log holds the workflow, not agents and actions: name their file (-d FILE) or --actions"
+            f"{error}. A log contains the workflow, but no agents or actions; name the file that defines them with -d "
+            "FILE or --actions"
         ) from error
 
 
@@ -157,13 +158,17 @@ def resume_runs(
         option(
             "--definition",
             metavar="new",
-            help="Continue as a new run with the present definition. The calls up to the first difference are reused, "
-            "and later calls that are equal. The plan is printed first.",
+            help="Continue as a new run with the current definition. The results of the calls before the first "
+            "difference, and of later calls that are equal, are reused. The plan is printed first.",
         ),
     ] = None,
     plan: Annotated[
         bool,
-        option("--plan", help="With --definition: only print which calls would be reused and made, and their cost."),
+        option(
+            "--plan",
+            help="With --definition: only print which results would be reused and which calls would run, and their "
+            "cost.",
+        ),
     ] = False,
     yes: Annotated[
         bool, option("--yes", "-y", help="With --definition: start without a confirmation.", interfaces=[SHELL])
@@ -183,7 +188,7 @@ def resume_runs(
 ) -> Drive | ResumePlan | BulkResults:
     """Resume runs where their logs end.
 
-    Completed steps do not run again. With --definition new, a new run continues with the present definition. Several
+    Completed steps do not run again. With --definition new, a new run continues with the current definition. Several
     runs are resumed at the same time, and the result of each is shown.
     """
     from divebook.config.answers import answers_from, bounds_from
@@ -197,7 +202,7 @@ def resume_runs(
         return _resume_several(call, runs, limits, is_for_one=bool(is_for_one))
     run = call.run(runs[0])
     if call.interface == SHELL and strategy is None and definition is None and run.status == COMPLETED:
-        call.print_note(f"execution {run.id} has completed; start a new one to run the workflow again")
+        call.print_note(f"execution {run.id} has completed; start a new run to run the workflow again")
     run = call.run(runs[0], with_definitions=True)
     if definition is not None:
         # The plan makes no calls and changes nothing.
@@ -208,10 +213,11 @@ def resume_runs(
     if strategy is not None:
         return Drive(call, lambda: run.retry(strategy), early_answers)
     defined = call.environment.definitions.workflows.get(run.workflow.name)
-    if call.definitions is not None and defined is not None and defined.fingerprint != run.workflow.fingerprint:
+    # In a shell only the file of --definitions can define the workflow; a notebook may have defined it again in a cell.
+    if defined is not None and defined.fingerprint != run.workflow.fingerprint:
         call.print_note(
-            f"workflow {run.workflow.name!r} has changed since; the run keeps the definition it was started with. "
-            "To continue with the new one: --definition new"
+            f"workflow {run.workflow.name!r} has changed since the run started; the run keeps its original definition. "
+            "To continue with the new definition: --definition new"
         )
     return Drive(call, lambda: run.resume(limits), early_answers)
 
@@ -219,9 +225,9 @@ def resume_runs(
 def _require_sense(definition: str | None, strategy: str | None, *, plan: bool, has_bounds: bool) -> None:
     """Refuse combinations of options without a meaning, before anything is started."""
     if plan and definition is None:
-        raise SetupError("--plan says what --definition new would do; give both")
+        raise SetupError("--plan shows the effect of --definition new; use both options together")
     if strategy is not None and (definition is not None or has_bounds):
-        raise SetupError("--strategy goes with neither --definition nor --bounds; leave those out")
+        raise SetupError("--strategy cannot be combined with --definition or --bounds; remove them")
 
 
 def _resume_several(call: Invocation, runs: list[str], bounds: Bounds | None, *, is_for_one: bool) -> BulkResults:
@@ -229,7 +235,7 @@ def _resume_several(call: Invocation, runs: list[str], bounds: Bounds | None, *,
     from divebook.config.answers import handle_each
 
     if is_for_one:
-        raise SetupError("--definition, --strategy, --answer and --answers go with one run; name one")
+        raise SetupError("--definition, --strategy, --answer and --answers apply to a single run; name only one run")
     call.add_definitions()
 
     def resume_one(run: Run) -> Run:
@@ -327,7 +333,10 @@ def answer_question(
     if isinstance(value, str):
         value = typed_answer(value, as_, result)
     elif as_ != "auto" or result is not None:
-        raise SetupError(f"the answer is a {type(response).__name__} already; --as and --result are for texts")
+        raise SetupError(
+            f"the answer is already a {type(response).__name__}; --as and --result apply only to strings, so remove "
+            "them"
+        )
 
     def send() -> Run:
         environment = call.environment

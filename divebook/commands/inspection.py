@@ -146,7 +146,7 @@ def runs_data(query: RunQuery) -> RunsData:
     python="divebook.runs",
     data=runs_data,
     notebook_help="The list shows the cost of each run, and the error of a failed run. Runs can be opened, resumed, "
-    "cancelled and tagged there, and the inbox is shown beside the list. `runs = %dive runs` assigns the list to a "
+    "cancelled and tagged there, and the inbox is shown next to the list. `runs = %dive runs` assigns the list to a "
     "variable: `runs.frame()` is a DataFrame, and `runs[0]` the newest run.",
 )
 def runs(
@@ -540,7 +540,7 @@ def run_in_file(call: Invocation, file: str, *, events: bool = False) -> ShownRu
 
     log, damage = jsonl.read_sound(file)
     if not log.events:
-        raise damage or StoreError(f"{file} holds no events")
+        raise damage or StoreError(f"{file} contains no events")
     environment = Environment(store=MemoryStore())
     execution_id = log.events[0].execution_id
     environment.store.append(execution_id, log.events, 0)
@@ -584,9 +584,9 @@ def open_file(
     FILE was written by `run.to_html`, `run.to_notebook` or `divebook export`. No store is needed or changed.
     """
     if file is None or run is not None:
-        raise SetupError("name the file of one run: NAME.html, NAME.ipynb or NAME.jsonl")
+        raise SetupError("name the exported file of a run: NAME.html, NAME.ipynb or NAME.jsonl")
     if not is_file(file):
-        raise SetupError(f"{file} is not a file that divebook exports; name one that ends with .html, .ipynb or .jsonl")
+        raise SetupError(f"{file} is not an exported file; name a file that ends with .html, .ipynb or .jsonl")
     return run_in_file(call, file, events=events)
 
 
@@ -658,17 +658,18 @@ def compare(
         option(
             "--gold",
             metavar="FIELD",
-            help="Field of the items of `Each` with the right result. The right results of each run are counted.",
+            help="Field of the items of `Each` that contains the correct result. The correct results of each run are "
+            "counted.",
         ),
     ] = None,
 ) -> Comparison:
     """Compare runs of one workflow side by side.
 
-    The output begins with a summary and the first difference. Each place is the same, changed, added or removed. The
-    first run is compared with each of the others.
+    The output begins with a summary and the first difference. Each step and call is marked as the same, changed, added
+    or removed. The first run is compared with each of the other runs.
     """
     if len(runs) < 2:
-        raise SetupError(f"name two runs or more; {advised('runs')} lists them")
+        raise SetupError(f"name two or more runs; {advised('runs')} lists all runs")
     from divebook.runtime.run import compared
 
     comparison = compared(call.environment, *runs)
@@ -901,8 +902,8 @@ def _verification_data(result: Verification | Unverified) -> VerificationData:
     data=verification_data,
     exit_code=lambda result: 0 if result.equal else 1,
     needs_definitions=True,
-    shell_help="With --definitions, the definition with the same name in that file is checked, otherwise the "
-    "definition in the log. The exit code is 1 if a run differs or cannot be checked.",
+    shell_help="By default the definition in the log is checked; with --definitions, the definition with the same "
+    "name in that file. The exit code is 1 if a run differs or cannot be checked.",
     notebook_help="`v = %dive verify` assigns the result to a variable, with `v.equal`, `v.divergence`, `v.unchecked` "
     "and `v.answered`.",
 )
@@ -916,7 +917,7 @@ def verify(
         option(
             "--definition",
             metavar="new",
-            help="Check the present definition of the workflow, in place of the definition in the log.",
+            help="Check the current definition of the workflow, in place of the definition in the log.",
             interfaces=[NOTEBOOK],
         ),
     ] = None,
@@ -929,7 +930,7 @@ def verify(
     if not every:
         return _verify(call, run, is_new=definition is not None)
     if run is not None:
-        raise SetupError("name one run, or --all for every one of the store, not both")
+        raise SetupError("name a run, or use --all to verify all runs of the store, but not both")
     results: list[Verification | Unverified] = []
     # One run that cannot be checked does not end the command, and counts as a difference.
     for record in call.environment.store.records():
@@ -958,7 +959,7 @@ def _require_defined(call: Invocation, workflow: str, file: Path) -> None:
     if workflow not in names:
         message = (
             f"{file} does not define {workflow}, the workflow of the run; it defines {', '.join(names) or 'none'}. "
-            "Name a run of one of these, or leave --definitions out to test the definition in the log"
+            "Name a run of one of these workflows, or omit --definitions to test the definition in the log"
         )
         raise NotFoundError("workflow", workflow, names, message=message)
 
@@ -1025,5 +1026,5 @@ def to_test(
         overwrite=force,
         known_secrets=sent_secrets(call.environment.internals.registry.config),
     )
-    call.print_note(f"wrote {test} and its log; python -m pytest {shlex.quote(str(test))} runs it")
+    call.print_note(f"wrote {test} and its log; to run the test: python -m pytest {shlex.quote(str(test))}")
     return test

@@ -20,7 +20,7 @@ Status = Literal[
     "cancelled",
     "moved",
     "continued_as_new",
-    "picture",
+    "snapshot",
 ]
 Origin = Literal["run", "resume", "fork", "what-if", "trial", "child", "import", "book"]
 Tools = Literal["recorded", "read-only", "live"]
@@ -102,15 +102,17 @@ ToolsAllowed = Annotated[
     option(
         "--tools",
         metavar="recorded|read-only|live",
-        help="Actions and tools that may run if no result is recorded: none (recorded), those declared read-only, or "
-        "all (live).",
+        help="Actions and tools that may run if no result is recorded: none (recorded), those that are declared "
+        "read-only (read-only), or all (live).",
         completes="tools",
     ),
 ]
 AtSharedEvent = Annotated[
     int | None,
     option(
-        "--at", allowed=INTEGER, help="Last event to keep. Default: the last event before the change has an effect."
+        "--at",
+        allowed=INTEGER,
+        help="Number of the last event to keep. Default: the last event before the change has an effect.",
     ),
 ]
 EarlyAnswers = Annotated[

@@ -81,10 +81,10 @@ class Queue:
     def worker_lines(self) -> list[str]:
         """A line for each running worker, or one that says how to start a worker."""
         lines = [
-            f"worker {worker.id}: {', '.join(worker.queues)}; drives {worker.driving} of {worker.parallel}"
+            f"worker {worker.id}: {', '.join(worker.queues)}; {worker.driving} of at most {worker.parallel} runs"
             for worker in self.workers
         ]
-        return lines or [f"no running worker; start one: {advised('worker FILE')}"]
+        return lines or [f"no running worker; start a worker with {advised('worker FILE')}"]
 
 
 def queue_data(queue: Queue) -> QueueData:
@@ -115,7 +115,7 @@ def _queued_data(line: QueueLine) -> QueuedRunData:
     example="queue",
     python="environment.queues.queued",
     data=queue_data,
-    notebook_help="The running workers are printed. The value is a DataFrame of the runs.",
+    notebook_help="The running workers are printed, and the command returns a DataFrame of the runs.",
 )
 def queue(call: Invocation) -> Queue:
     """List the runs in queues, and the running workers.
@@ -207,7 +207,7 @@ def recover(
     from divebook.config.answers import interrupted
 
     if every and run is not None:
-        raise SetupError(f"{advised('recover')} takes a run or --all, not both")
+        raise SetupError(f"{advised('recover')} accepts a run or --all, not both")
     call.add_definitions()
     records = interrupted(call.environment, run)
     return Interrupted(call.environment, records, page, every or run is not None, call.store, call.definitions)

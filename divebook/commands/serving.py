@@ -57,13 +57,13 @@ def worker(
             "--patience",
             metavar="SECONDS",
             allowed=SECONDS,
-            help="Time to wait for running calls at the end, before they are aborted.",
+            help="Seconds to wait for running calls when the worker stops, before they are aborted.",
         ),
     ] = 60,
     schedules: Annotated[
         bool, option("--schedules", help="Enqueue the workflows in Schedules when they are due.")
     ] = False,
-    until_idle: Annotated[bool, option("--until-idle", help="End when no more work is in the queues.")] = False,
+    until_idle: Annotated[bool, option("--until-idle", help="End when the queues contain no more work.")] = False,
 ) -> None:
     """Run queued workflows until stopped.
 
@@ -77,7 +77,7 @@ def worker(
     # start.
     definitions = call.schedules(call.environment) if schedules else None
     if definitions is not None and not definitions.schedules:
-        call.print_note(f"--schedules finds no Schedules in {call.definitions}", "yellow")
+        call.print_note(f"--schedules has no effect: {call.definitions} defines no Schedules", "yellow")
     instance = Worker(call.environment, queues or ["default"], parallel=parallel, schedules=definitions)
     try:
         _work(call, instance, patience_of(patience), until_idle=until_idle)
@@ -99,7 +99,9 @@ def _work(call: Invocation, worker: Worker, patience: float, *, until_idle: bool
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     worker.start_thread()
-    call.print_note(f"worker {worker.name} serves {', '.join(worker.queues)}; to end it: Ctrl-C or SIGTERM")
+    call.print_note(
+        f"worker {worker.name} serves the queues {', '.join(worker.queues)}; press Ctrl-C or send SIGTERM to stop it"
+    )
     # With --until-idle, `wait_until_idle` waits in place of `stop.wait`.
     while not stop.wait(0 if until_idle else 0.2) and worker.is_running:
         if until_idle and worker.wait_until_idle(0.2):
@@ -107,10 +109,10 @@ def _work(call: Invocation, worker: Worker, patience: float, *, until_idle: bool
     # Read before `drain`, which ends the worker as well.
     is_lost = not worker.is_running
     worker.drain(patience)
-    call.print_note(f"worker {worker.name} has ended; it drove {plural(worker.taken, 'run')}")
+    call.print_note(f"worker {worker.name} has ended after {plural(worker.taken, 'run')}")
     if is_lost:
         raise StoreError(
-            f"worker {worker.name} cannot take anything any more; what it logged says why. Begin another one"
+            f"worker {worker.name} cannot run anything any more; see its log for the reason, and start another worker"
         )
 
 
@@ -183,7 +185,7 @@ def schedule(
 
     file = call.definitions
     if file is None:
-        raise SetupError("name a file of definitions with Schedules")
+        raise SetupError("no file of definitions is named; name a file that contains Schedules")
     # With the zone of this machine, the default of schedules.
     now = datetime.now().astimezone()
     if not start:
@@ -281,7 +283,7 @@ def mcp(
     from divebook.serve.server import serve_http
 
     if token is not None and http is None:
-        raise SetupError("a token is asked of HTTP clients: give --http HOST:PORT as well")
+        raise SetupError("--token applies only to HTTP clients; add --http HOST:PORT")
     with call.environment as environment:
         call.add_definitions(dialect)
         token_value = resolved(token, Policy(*KINDS))  # the command line names it, and no definition

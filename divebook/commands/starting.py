@@ -55,9 +55,9 @@ Changed = Annotated[
     option(
         "--changed",
         metavar="again|keep|reuse",
-        help="If functions were edited: again runs from the first call that the edit can affect, and reuses the calls "
-        "before it; keep shows the earlier run. By default the cell offers both. If the definition was edited: "
-        "reuse makes only the calls that differ, again (default) makes all calls.",
+        help="Action after an edit. Edited functions: again starts at the first call that the edit can affect, and "
+        "reuses the results of earlier calls; keep shows the earlier run; by default the cell offers both. Edited "
+        "definition: reuse runs only the calls that differ; again (default) runs all calls.",
         interfaces=[NOTEBOOK],
     ),
 ]
@@ -136,8 +136,8 @@ def run(
     drives=True,
     notebook_help="`r = %dive ask ...` assigns the run to a variable. It is the run of a workflow with one step. "
     '`r.variables["answer"]` is the answer; `r.conversation`, `r.messages` and `r.tool_calls` show how the agent '
-    "produced it. If the same cell is executed again, it continues or shows its run. Run All therefore asks "
-    "nothing twice.",
+    "produced it. If the same cell is executed again, it continues or shows its run. Run All therefore "
+    "sends no prompt twice.",
 )
 def ask(
     call: Invocation,
@@ -269,7 +269,7 @@ def enqueued_data(run: Run) -> EnqueuedData:
     shell_help="The command prints the id of the run.",
     notebook_help="The run is shown live. A worker runs it: `divebook worker FILE --queue NAME` in a shell, on any "
     "machine that can access the store. If the same cell is executed again with the same workflow and inputs, it "
-    "shows the run that it has enqueued. Run All therefore enqueues nothing twice.",
+    "shows the run that it has enqueued. Run All therefore enqueues no run twice.",
 )
 def enqueue(
     call: Invocation,

@@ -51,10 +51,12 @@ def existing_path(location: str | None) -> Path:
     path = path_of(place)
     if path is None:
         copying = in_shell("copy", [for_command(place), "FILE"])
-        raise StoreError(f"{without_password(place)} is not a file; copy it into one: {copying}")
+        raise StoreError(f"{without_password(place)} is not a file; copy the store into a file: {copying}")
     path = path.expanduser()
     if not path.exists():
-        raise StoreError(f"there is no store at {path}; `{advised('run FILE')}` makes it, --store names another one")
+        raise StoreError(
+            f"there is no store at {path}; create it with `{advised('run FILE')}`, or name another store with --store"
+        )
     return path
 
 
@@ -93,7 +95,7 @@ def check_data(report: CheckReport) -> CheckData:
     "check",
     STORES,
     example="check",
-    no_python="Stores are maintained in a shell.",
+    no_python="Not available in Python; run the command in a shell.",
     interfaces=[SHELL],
     data=check_data,
     exit_code=lambda report: int(not report.ok),
@@ -144,7 +146,7 @@ def backup_data(backup: Backup) -> BackupData:
     "backup",
     STORES,
     example="backup backups/monday.db",
-    no_python="Stores are maintained in a shell.",
+    no_python="Not available in Python; run the command in a shell.",
     interfaces=[SHELL],
     data=backup_data,
 )
@@ -191,10 +193,10 @@ class StoreCopy(Shown):
         """Return one line with the store and all numbers."""
         from divebook.report.model import Report
 
-        already = f", {plural(self.already, 'execution')} there already" if self.already else ""
+        already = f", {plural(self.already, 'execution')} already in the target" if self.already else ""
         return Report(
             f"{self.target}: {plural(self.executions, 'execution')}, {plural(self.events, 'event')}, "
-            f"{plural(self.messages, 'message')}{already}; all compared"
+            f"{plural(self.messages, 'message')}{already}; all compared with the source"
         )
 
 
@@ -214,7 +216,7 @@ def copy_data(copied: StoreCopy) -> CopyData:
     "copy",
     STORES,
     example="copy .divebook/executions.db postgresql://me@host/runs",
-    no_python="Stores are maintained in a shell.",
+    no_python="Not available in Python; run the command in a shell.",
     interfaces=[SHELL],
     data=copy_data,
     has_store=False,
@@ -237,7 +239,8 @@ def copy(
     report = copy_store(source_store, target_store)
     if report.unended:
         call.print_note(
-            f"{plural(report.unended, 'execution')} not ended: resume in one of the two stores only", "yellow"
+            f"{plural(report.unended, 'execution')} not ended; resume these runs in only one of the two stores",
+            "yellow",
         )
     return StoreCopy(
         str(target_store.location), report.executions, report.events, report.messages, report.already, report.unended
@@ -304,7 +307,7 @@ def collection_data(collection: Collection) -> CollectionData:
     "gc",
     STORES,
     example="gc --older-than 30d --dry-run",
-    no_python="Stores are maintained in a shell.",
+    no_python="Not available in Python; run the command in a shell.",
     interfaces=[SHELL],
     data=collection_data,
 )
@@ -400,7 +403,7 @@ def export_data(exported: Exported) -> ExportData:
     """Return an exported run as plain data. Raise `SetupError` if it was written to stdout."""
     # The log on stdout is JSON already, and is printed with its secrets, which other JSON is not.
     if exported.file is None:
-        raise SetupError("--json reports the file that was written; name a FILE")
+        raise SetupError("--json needs a FILE, because it reports the written file; name a FILE")
     data: ExportData = {"id": exported.execution_id, "events": exported.events, "file": exported.file}
     if exported.damage is not None:
         data["damage"] = str(exported.damage)
@@ -467,7 +470,9 @@ def _export_shown(call: Invocation, name: str, file: str, *, overwrite: bool, mo
 
     if move:
         # A moved execution ends here, so that its log must be complete, with secrets: pages and notebooks have none.
-        raise SetupError("--move needs a file of JSON lines (NAME.jsonl): a page or a notebook is to be looked at")
+        raise SetupError(
+            "--move needs a file of JSON lines (NAME.jsonl): a run cannot continue from a page or a notebook"
+        )
     run = call.run(name)
     if file.lower().endswith(NOTEBOOK):
         run.to_notebook(file, overwrite=overwrite)
@@ -481,11 +486,14 @@ def _export_shown(call: Invocation, name: str, file: str, *, overwrite: bool, mo
 
 def _export_moving(call: Invocation, name: str, file: str, *, overwrite: bool) -> Exported:
     if file == STREAM:
-        raise SetupError("--move needs a FILE: the log must be on disk before the execution ends here")
+        raise SetupError(
+            "--move needs a FILE, because the log must be on disk before the run ends in this store; name a FILE"
+        )
     run = call.run(name)
     count = run.export(file, overwrite=overwrite, move=True)
     call.print_note(
-        f"moved {run.id} to {file} ({count} events): it continues where the file is imported; import it only once"
+        f"moved {run.id} to {file} ({count} events): the run continues in the store that imports the file; import the "
+        "file only once"
     )
     return Exported(run.id, count, file)
 
@@ -495,8 +503,8 @@ def _note_unended(call: Invocation, status: str) -> None:
 
     if status not in TERMINAL:
         call.print_note(
-            f"the run has not ended ({status}). Its import is a read-only snapshot, which cannot be resumed. "
-            "To move the run: --move",
+            f"the run has not ended ({status}). An import of the file will therefore be a "
+            "read-only snapshot, which cannot be resumed. To move the run, use --move",
             "yellow",
         )
 

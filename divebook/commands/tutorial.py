@@ -27,6 +27,23 @@ if TYPE_CHECKING:
 FIRST = "01_quickstart.ipynb"
 PATTERNS = ("[0-9]*.ipynb", "example_sundial-*.dist-info/*")
 """Files of the tutorial: the notebooks, and a package that the first one examines."""
+FIRST_CELLS = (
+    "%load_ext divebook",
+    """\
+%%dive agent writer
+Instructions: Answer in one sentence.
+# Model: openai:gpt-5-mini   (without a model, divebook answers with a scripted one, offline)""",
+    """\
+%%dive workflow hello
+Inputs:
+  - {Name: topic, Type: string, Default: durable workflows}
+Steps:
+  - {Name: write, Agent: writer, Prompt: "Explain ${inputs.topic}.", Store: text}
+  - {Name: approve, Ask: {Question: "Keep this text?", Kind: confirmation}, Store: kept}""",
+    "run = %dive run hello",
+)
+"""First cells of the notebook that the tile of JupyterLab's launcher creates (`widgets/src/lab/launcher.ts`)."""
+
 _PACKAGE = Path(__file__).parents[1]
 COPIED: Final = "copied"
 UNCHANGED: Final = "unchanged"
@@ -80,7 +97,7 @@ def tutorial_files() -> Iterator[tuple[str, Path]]:
     "tutorial",
     DEFINE,
     example="tutorial",
-    no_python="It opens JupyterLab from a shell.",
+    no_python="Not available in Python; run the command in a shell.",
     interfaces=[SHELL],
     data=tutorial_data,
     has_store=False,
@@ -106,7 +123,7 @@ def tutorial(
     call.print_note(f"{folder}: {plural(states.count(COPIED), 'file')} copied, {states.count(UNCHANGED)} up to date")
     for each in files:
         if each["state"] == KEPT:
-            call.print_note(f"{folder / each['file']} was changed and is kept", "yellow")
+            call.print_note(f"{folder / each['file']} was changed by you and is not overwritten", "yellow")
     if no_open:
         call.print_note(f"open it with: {shlex.join(['jupyter', 'lab', str(folder / FIRST)])}")
     else:

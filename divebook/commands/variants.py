@@ -166,7 +166,7 @@ def exit_code_of_what_ifs(result: WhatIf | RepeatedWhatIf | Plan) -> int:
     shell_help="The exit codes are those of `divebook run`.",
     notebook_help="`w = %dive what-if --input city=Bonn` assigns the result to a variable, with `w.outputs`, "
     "`w.served`, `w.live`, `w.blocked`, `w.unused`, `w.cost` and `w.diff`. `w.comparison.frame()` compares both runs "
-    "place by place.",
+    "step by step.",
 )
 def what_if(
     call: Invocation,
@@ -182,7 +182,11 @@ def what_if(
     tools: ToolsAllowed = "recorded",
     repeat: Annotated[
         int | None,
-        option("--repeat", allowed=INTEGER, help="Number of what-ifs. Their results can differ if models are called."),
+        option(
+            "--repeat",
+            allowed=INTEGER,
+            help="Number of times to run the what-if. The results can differ if models are called.",
+        ),
     ] = None,
     plan: Annotated[
         bool, option("--plan", help="Only print which calls would be reused and which would be live. No call is made.")
@@ -191,9 +195,9 @@ def what_if(
 ) -> WhatIf | RepeatedWhatIf | Plan:
     """Repeat a run with a change, and reuse its recorded results.
 
-    Results in the log are reused. If the log has no result of a call, models are called; other calls depend on --tools.
-    The original run does not change. The output shows which calls were replayed, live, blocked and unused, and which
-    results differ.
+    Results in the log are reused. If the log has no result of a call, a model is called; for actions and tools, --tools
+    decides whether they run. The original run does not change. The output shows which calls were replayed, live,
+    blocked and unused, and which results differ.
     """
     from divebook.config.answers import bounds_from, change_from
 
@@ -320,7 +324,7 @@ def try_step(
 
     # Checked before the tries, which may cost money.
     if keep is not None and keep.exists():
-        raise SetupError(f"{keep} exists already; name another file for --keep")
+        raise SetupError(f"{keep} exists already; name another file with --keep")
     change = change_from(variables or ())
     limits = bounds_from(bounds)
     # The same for the keys: an error must not come after the first calls.

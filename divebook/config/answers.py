@@ -90,9 +90,10 @@ class Answers:
         for key in self.unused:
             step = key.partition(":")[0]
             suggestion = None if step in names else did_you_mean(step, names)
-            advice = suggestion or (open_steps and f"open: {open_steps}")
+            advice = suggestion or (open_steps and f"open questions: {open_steps}")
             yield (
-                f"the answer for {key!r} {fact}: no question with that name was asked{f' ({advice})' if advice else ''}"
+                f"the answer for {key!r} {fact}: no question with this id or step was "
+                f"asked{f' ({advice})' if advice else ''}"
             )
 
     def settle(
@@ -198,7 +199,7 @@ def answers_from(
         except UnicodeDecodeError as error:
             raise InputError(f"the answers file {file} is not UTF-8 text: {error}; write it as YAML") from None
         answers |= _mapping(text, str(file))
-    expected = "a mapping of question ids or steps to answers, or the path of a file with one"
+    expected = "a mapping of question ids or steps to answers, or the path of a file that contains such a mapping"
     require(mapping, "answers", expected, fits=isinstance(mapping, Mapping))
     answers |= dict(mapping or {})
     answers |= _typed_answers(typed)
@@ -249,7 +250,7 @@ def typed_answer(text: str, way: str | None = None, result: str | None = None) -
         The text cannot be read in this way.
     """
     if way not in (None, "auto", "text", "json"):
-        raise InputError(f"--as {way!r} is not known; write auto, text or json")
+        raise InputError(f"--as cannot be {way!r}; write auto, text or json")
     if result is not None:
         # The form of the answer to the question about a call of unknown outcome (`divebook.questions.answer`).
         return {"choice": text, "result": json_of("--result", result)}
@@ -285,7 +286,9 @@ def json_input(what: str, name: str, text: str) -> Any:
 def _mapping(text: str, source: str) -> dict[str, Any]:
     value = yaml_of(text, source)
     if not isinstance(value, dict):
-        raise InputError(f"{source} must map questions or steps to answers, as in `deploy: true`; it holds {value!r}")
+        raise InputError(
+            f"{source} must map questions or steps to answers, as in `deploy: true`; it contains {value!r}"
+        )
     return {str(key): answer for key, answer in value.items()}
 
 
@@ -310,7 +313,10 @@ def bounds_from(text: str | None) -> Bounds | None:
     for part in text.split(","):
         assignment = assignment_of(part.strip(), json=False)
         if assignment is None or not assignment.text.strip():
-            raise InputError(f"bounds {text!r} are not valid at {part!r}; write max_cost=2.50,max_llm_calls=40")
+            raise InputError(
+                f"the bounds {text!r} contain an entry that is not valid: {part!r}; write "
+                "max_cost=2.50,max_llm_calls=40"
+            )
         # "40" -> 40, "2.50" -> 2.5
         values[assignment.name.strip()] = yaml_of(assignment.text.strip(), "bounds")
     return Bounds.read(values)
@@ -463,7 +469,7 @@ def interrupted(environment: Environment, execution_id: str | None = None) -> li
     matches = [record for record in records if record.execution_id == whole_id]
     if not matches:
         status = status_in(environment.store, whole_id)
-        raise ExecutionError(f"execution {whole_id} is {status}, but not interrupted; to continue anyway, resume it")
+        raise ExecutionError(f"execution {whole_id} is {status}, but not interrupted; use resume to continue it anyway")
     return matches
 
 

@@ -89,7 +89,7 @@ def _segments(pattern: str) -> list[str]:
     """Split a path pattern at its slashes. Raise PatternError if it is empty, or if a part has ``**`` and more."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts:
-        raise PatternError("it is empty")
+        raise PatternError("the pattern is empty")
     if any("**" in part != "**" for part in parts):
         raise PatternError("'**' can only be an entire path component")
     # Consecutive ``**`` match the same folders as a single one.
@@ -165,8 +165,8 @@ def build_content(entries: Iterable[ContentEntry], sources: Sources | None = Non
 def resolve_content(definitions: Definitions, sources: Sources | None = None) -> Definitions:
     """Return definitions in which the content entries of agents and steps are replaced by loaded content blocks.
 
-    MCP servers get the folder, in which paths such as that of their `TokenStore` start. They are resolved at each
-    connection and not now, because a file of tokens need not exist yet.
+    MCP servers are given the folder to which their relative paths refer, such as the path of their `TokenStore`. These
+    paths are not resolved now, but at each connection, because the file of the tokens need not exist yet.
     """
     places = sources or Sources()
     folder = str(Path.cwd() / places.base_path)
@@ -181,8 +181,8 @@ def resolve_content(definitions: Definitions, sources: Sources | None = None) ->
 def with_documents(
     definitions: Definitions, folder: Path, documents: DocumentRepository, policy: Policy | None = None
 ) -> Definitions:
-    """Register the documents that definitions declare in the repository `documents`. Then load the content of all
-    agents and steps, which may be such documents, and return definitions with the loaded content.
+    """Register the documents that the definitions declare in the repository `documents`. Then load the content of all
+    agents and steps, which may refer to these documents, and return definitions with the loaded content.
     """
     for document in definitions.documents:
         if document.path:

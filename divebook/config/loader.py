@@ -44,9 +44,10 @@ def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = 
     The files of a folder are merged in the order of their names.
 
     Subfolders are ignored. All files of a folder are read before an error is raised, so that one `DefinitionError` has
-    the problems of all files. Paths in definitions are relative to the folder. Web pages are fetched now.
+    the problems of all files. Paths in definitions are relative to the folder. Web pages that the definitions refer to
+    are fetched now.
     """
-    path = as_path(path, "what to load")
+    path = as_path(path, "the path to load")
     # A missing path without a suffix is reported as a missing folder.
     is_folder = path.is_dir() or not path.suffix
     definitions = load_folder(path, dialect=dialect) if is_folder else load_file(path, dialect=dialect)
@@ -296,7 +297,7 @@ def definitions_of_notebook(text: str, source_name: str, *, code_runs: bool = Fa
     # cells.
     if not parts and not (code_runs and numbers):
         message = f"no cell starts with {MAGIC}"
-        hint: str | None = f"a cell that starts with {MAGIC} defines agents and workflows"
+        hint: str | None = f"start a cell with {MAGIC} to define agents and workflows"
         if warning is not None:
             message = f"{message}, and {warning.message}"
             hint = warning.hint
@@ -338,11 +339,13 @@ def _warning_about_code(numbers: Collection[int], source_name: str) -> Problem |
     """
     if not numbers:
         return None
-    verb = "define" if len(numbers) > 1 else "defines"
+    verb = "contain" if len(numbers) > 1 else "contains"
     command = advised(f"run {shlex.quote(source_name)} --code")
     hint = f"to run the code: {command}"
     return Problem(
-        f"{cells_text(numbers)} {verb} in Python, but Python code runs only on request", severity="warning", hint=hint
+        f"{cells_text(numbers)} {verb} definitions in Python, but Python code runs only on request",
+        severity="warning",
+        hint=hint,
     )
 
 
@@ -379,7 +382,7 @@ def _first_line_options(first: str, where: str) -> Namespace:
     except (ArgumentError, ValueError) as error:
         raise DefinitionError([Problem(f"{first!r} is not valid: {error}")], where) from error
     if unknown:
-        raise DefinitionError([Problem(f"{first!r} is not valid: unexpected {' '.join(unknown)}")], where)
+        raise DefinitionError([Problem(f"{first!r} is not valid: unexpected arguments {' '.join(unknown)}")], where)
     return options
 
 

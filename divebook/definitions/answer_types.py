@@ -111,7 +111,7 @@ def named_answer(declared: Any) -> Any:
         return TypeAdapter(declared).json_schema()
     except PydanticUserError as error:
         raise SetupError(
-            f"an answer cannot be of the type {declared!r} ({error.message.partition(chr(10))[0]}): write a class, a "
+            f"an answer cannot have the type {declared!r} ({error.message.partition(chr(10))[0]}); use a class, a "
             "TypedDict, or a JSON schema"
         ) from error
 
@@ -368,7 +368,7 @@ def _type_adapter(answer: Any) -> Any:
         return TypeAdapter(_with_portable_dicts(answer, {}))
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         example = 'Literal["yes", "no"] for a choice' if isinstance(answer, list | tuple | set | str) else "answer=int"
-        expected = "an answer type must have a JSON form, or be a JSON schema"
+        expected = "the type of an answer must be convertible to JSON, or be a JSON schema"
         raise SetupError(f"{expected}, not {describe(answer)}; write {example}") from error
 
 

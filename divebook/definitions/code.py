@@ -303,17 +303,17 @@ class Rule(NamedTuple):
 
 
 _STEP = "move it into a @step function, and await that"
-_CLOCK = Rule("returns another time whenever the function runs again", "write `await ctx.now()`")
-_SLEEP = Rule("is not recorded, so the function waits again when it runs again", "write `await ctx.sleep(seconds)`")
+_CLOCK = Rule("returns a different value each time the function runs", "write `await ctx.now()`")
+_SLEEP = Rule("is not recorded, so the function waits again each time it runs", "write `await ctx.sleep(seconds)`")
 _LIMIT = Rule(
-    "measures time that is not recorded, so it raises an error when it runs",
+    "measures time that is not recorded, and therefore raises an error in a workflow function",
     "write @step(timeout=seconds) for a call, `ctx.wait_signal(name, within=seconds)` for a wait",
 )
-_CHANCE = Rule("returns another value whenever the function runs again", f"write `await ctx.random()`, or {_STEP}")
-_OUTSIDE = Rule("reads or changes external state whenever the function runs again", _STEP)
-TASK = Rule("starts calls in an order that depends on their speed", "write `await ctx.gather(...)`")
-_THREAD = Rule("runs outside of the recording", _STEP)
-_IDENTITY = Rule("returns another value in another process", "compare values, or use hashlib")
+_CHANCE = Rule("returns a different value each time the function runs", f"write `await ctx.random()`, or {_STEP}")
+_OUTSIDE = Rule("reads or changes external state each time the function runs", _STEP)
+TASK = Rule("starts calls in an order that depends on timing", "write `await ctx.gather(...)`")
+_THREAD = Rule("runs code whose results are not recorded", _STEP)
+_IDENTITY = Rule("returns a different value in each process", "compare values, or use hashlib")
 
 _UNLESS_ARGUMENTS = re.compile(
     r"time\.(localtime|gmtime|ctime|strftime)|random\.Random|numpy\.random\.(default_rng|RandomState|Generator)"
@@ -440,14 +440,14 @@ _AWAITED = frozenset(
 """Methods of a workflow's context that must be awaited."""
 _ORDERING = frozenset({"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip", "reversed"})
 """Functions whose result depends on the order of their argument."""
-_UNAWAITED = Rule("is not awaited, so the call is never made", "write `await` before it")
+_UNAWAITED = Rule("is not awaited, so the call never runs", "write `await` before it")
 _UNRECORDED = Rule(
-    "is awaited but not recorded, so it is called again whenever the function runs again",
+    "is awaited but not recorded, so it is called again each time the function runs",
     "call it in an async @step function, and await that",
 )
 _SET_ORDER = Rule("iterates over a set, whose order differs between processes", "write `sorted(...)` around it")
 _GLOBAL = Rule(
-    "changes state that outlives the run, so the function finds it changed when it runs again",
+    "changes state outside the function, so the function starts with the changed state when it runs again",
     "keep it in a local variable of the function",
 )
 

@@ -51,7 +51,7 @@ def wall_times(cron: str, start: datetime, *, forwards: bool) -> Iterator[dateti
             due = (times.get_next if forwards else times.get_prev)(datetime)
             yield due.replace(tzinfo=None, fold=0)  # get_prev sets a fold even in UTC
     except CroniterBadDateError as error:
-        raise ValueError("no date matches it") from error
+        raise ValueError("no date matches the expression") from error
     except CroniterError as error:
         raise ValueError(str(error)) from error
 
@@ -66,7 +66,7 @@ def _require_times(cron: str) -> None:
     fields = cron.split()
     # An alias such as "@daily" is a single field.
     if len(fields) != FIELDS and not cron.strip().startswith("@"):
-        raise ValueError(f"it has {plural(len(fields), 'field')}")
+        raise ValueError(f"the expression has {plural(len(fields), 'field')}")
     for part in fields:
         for item in part.split(","):
             # croniter replaces "R" and "H" by random and by hashed values.
@@ -81,7 +81,7 @@ def require_cron(cron: str, owner: str) -> None:
     try:
         next(wall_times(cron, _FIRST, forwards=True))
     except ValueError as error:
-        message = f"{owner}: Cron {cron!r} is wrong ({error})"
+        message = f"{owner}: Cron {cron!r} is not a valid cron expression: {error}"
         hint = "write five fields: minute, hour, day of month, month, day of week"
         raise DefinitionError([Problem(message, key="Cron", hint=hint)]) from error
 

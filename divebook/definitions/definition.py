@@ -133,8 +133,8 @@ UNWRITTEN = Written()
 class Workflow(Definition):
     """A workflow: steps and the edges between them. The first listed step is the start.
 
-    The constructor raises `DefinitionError` if the steps do not fit together. ``divebook keys Workflow`` describes each
-    field.
+    The constructor raises `DefinitionError` if the steps do not fit together, for example because an edge leads to a
+    step that does not exist. ``divebook keys Workflow`` describes each field.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class Workflow(Definition):
     'ask'
     """
 
-    name: Annotated[str, Key("Name with which the workflow is run.", example="audit")]
+    name: Annotated[str, Key("Name under which the workflow is run.", example="audit")]
     description: Annotated[str, Key("Description for people.", example="Checks the licences of a project")] = ""
     inputs: Annotated[tuple[InputDefinition, ...], Key("Inputs of the workflow.")] = ()
     outputs: Annotated[
@@ -205,7 +205,9 @@ class Workflow(Definition):
         # A string is iterable, and a single step looks like a list of one. Both get an error with the right form.
         if isinstance(steps, str | Step) or not isinstance(steps, Iterable):
             hint = 'write Workflow("name", [Step("name", ...)])'
-            raise DefinitionError([Problem(f"a workflow holds a list of steps, got {steps!r}", hint=hint)])
+            raise DefinitionError(
+                [Problem(f"the steps of a workflow must be a list of steps, got {steps!r}", hint=hint)]
+            )
         listed = tuple(require_step(step) for step in steps)
         # The fields are filled before the checks, which read the linked steps and the rules of the dialect from them.
         self._fill(
@@ -281,7 +283,7 @@ class Workflow(Definition):
 
     @property
     def manner(self) -> DialectRules:
-        """Rules of execution that follow from the dialect (``divebook`` or ``dive``) of the workflow. Found once."""
+        """Rules of execution that follow from the dialect (``divebook`` or ``dive``) of the workflow. Computed once."""
         manner = self._manner
         if manner is None:
             manner = rules_of(self.dialect)
@@ -393,7 +395,7 @@ class InputDefinition(Definition):
     required: Annotated[bool | None, Key("Require a value. Default: true, unless the input has a `Default`.")] = None
     default: Annotated[Any, Key("Value of the input if the caller does not give one.", example="rivers")] = None
     has_default: bool = False
-    as_: Annotated[str | None, Key("Another name of the input.", ignored="an input is known by its Name")] = None
+    as_: Annotated[str | None, Key("Another name of the input.", ignored="an input is identified by its Name")] = None
     """Former key ``As``, accepted in the dialect ``dive``. It has no effect."""
     annotated: ParameterType | None = field(default=None, init=False, compare=False, repr=False)
     """Annotation of a parameter of a workflow function, if `type` has no name for it. It is not recorded."""
@@ -407,7 +409,9 @@ class InputDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class OutputDefinition(Definition):
-    """Definition of one output of a workflow: the value of the variable of that name when the execution ends."""
+    """Definition of one output of a workflow. Its value is the value of the variable with the same name at the end of
+    the execution.
+    """
 
     names = ("name",)
     short = (str,)
@@ -418,7 +422,11 @@ class OutputDefinition(Definition):
     default: Annotated[Any, Key("Value of the output if the variable does not exist.", example="nothing found")] = None
     has_default: bool = False
     document: Annotated[
-        str | None, Key("Document to which the output is written.", ignored="write it with a Document.Write step")
+        str | None,
+        Key(
+            "Document to which the output is written.",
+            ignored="write the document in a step with Action: Document.Write",
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -449,7 +457,9 @@ class Definitions(Definition):
     version: Annotated[str, Key("Version of the definitions, for people.", example="'1.2'")] = ""
     config: Annotated[Config, Key("Settings of the whole environment.")] = field(default_factory=Config)
     tools: Annotated[tuple[ToolDefinition, ...], Key("Options and limits of tools that agents use.")] = ()
-    documents: Annotated[tuple[DocumentDefinition, ...], Key("Files that steps use by name, without a path.")] = ()
+    documents: Annotated[
+        tuple[DocumentDefinition, ...], Key("Files that steps refer to by name instead of by path.")
+    ] = ()
     agents: Annotated[
         tuple[AgentDefinition, ...],
         Key(
@@ -464,7 +474,7 @@ class Definitions(Definition):
     ] = ()
     triggers: Annotated[
         tuple[TriggerDefinition, ...],
-        Key("Names that start workflows.", ignored="write it under the Triggers of each workflow"),
+        Key("Names that start workflows.", ignored="add Triggers to each workflow"),
     ] = ()
     schedules: Annotated[tuple[ScheduleDefinition, ...], Key("Times at which workflows are started.")] = ()
     mcp_servers: Annotated[tuple[MCPServerDefinition, ...], Key("MCP servers that offer tools to agents.")] = ()
@@ -604,7 +614,7 @@ def missing_workflows(
 
 def _no_agent(name: str, agents: Iterable[str]) -> Problem:
     names = sorted(agents)
-    choices = f"there is {', '.join(names[:10])}" if names else "no agent is defined"
+    choices = f"defined agents: {', '.join(names[:10])}" if names else "no agent is defined"
     return Problem(f"agent {name} not found", key="Agent", hint=did_you_mean(name, names) or choices)
 
 
@@ -919,7 +929,7 @@ def merge_all(parts: Iterable[Definitions]) -> Definitions:
 def merge(earlier: Definitions, later: Definitions) -> Definitions:
     """Merge two sets of definitions. Definitions in `later` have priority.
 
-    Positions are dropped, because they belong to two texts.
+    The result has no positions, because its parts belong to two texts.
     """
     lists: Mapping[str, Any] = {name: merge_named(getattr(earlier, name), getattr(later, name)) for name in LISTS}
     texts: Mapping[str, Any] = {name: getattr(later, name) or getattr(earlier, name) for name in TEXTS}

@@ -150,13 +150,16 @@ class UserFunction:
         if self.timeout is not None and not SOME_SECONDS.fits(self.timeout):
             expected = expected_seconds(SOME_SECONDS, self.timeout)
             message = f"the timeout of {self.name} must be {expected}, not {shown_number(self.timeout)}"
-            raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
+            raise DefinitionError([Problem(message, key="timeout", hint="omit the timeout for no limit")])
         if self.kind == "step" and self.takes.is_context_annotated:
             parameter = self.takes.context
             message = (
-                f"{self.kind_and_name} has the parameter {parameter} of type ToolContext, which actions and tools get"
+                f"{self.kind_and_name} has the parameter {parameter} of type ToolContext, which only actions and "
+                "tools receive"
             )
-            hint = "pass the value that the step needs from the workflow function, which has a Context"
+            hint = (
+                "read the value in the workflow function, which has a Context, and pass it to the step as an argument"
+            )
             raise DefinitionError([Problem(message, key=parameter, hint=hint)])
         if self.executor is not None:
             self._require_fit()
@@ -170,7 +173,7 @@ class UserFunction:
         if not is_executor and not isinstance(self.executor, str):
             message = (
                 f"the executor of {self.name} must be a name, a concurrent.futures.Executor or a function that "
-                "returns one"
+                "returns an executor"
             )
             hint = 'write executor="process", or pass a pool'
             raise DefinitionError([Problem(f"{message}, not {self.executor!r}", key="executor", hint=hint)])
@@ -180,13 +183,15 @@ class UserFunction:
             raise DefinitionError([Problem(message, key="executor", hint="write `def`, or remove the executor")])
         # A context holds the recorder and other objects of this process, which cannot be pickled.
         if self.executor == "process" and self.context_parameter:
-            message = f"{self.kind_and_name} takes a {CONTEXT}, which exists only in this process"
+            message = f"{self.kind_and_name} takes a {CONTEXT}, which cannot be passed to another process"
             hint = f"remove the parameter {self.context_parameter}, or the executor"
             raise DefinitionError([Problem(message, key="executor", hint=hint)])
 
     @property
     def is_repeatable(self) -> bool:
-        """True if a call may be made again after the process died during the call, so that its outcome is unknown."""
+        """True if a call with an unknown outcome may be repeated, for example after the process died during the
+        call.
+        """
         return self.idempotent or self.takes.key
 
     @property
@@ -402,8 +407,8 @@ def require_nameable(function: Any) -> None:
         hint = "write @step(rollback=cancel_room), without quotes"
     # A partial and a callable object have no qualified name.
     elif getattr(function, "__name__", _LAMBDA) == _LAMBDA or not hasattr(function, "__qualname__"):
-        message = f"{function!r} cannot undo calls: a later process needs a name to find it"
-        hint = "write def cancel_room(result): ..., and pass that to @step(rollback=cancel_room)"
+        message = f"{function!r} cannot be a rollback function: it has no name by which a later process could find it"
+        hint = "write def cancel_room(result): ..., and pass the function: @step(rollback=cancel_room)"
     else:
         return
     raise DefinitionError([Problem(message, key="rollback", hint=hint)])
@@ -424,8 +429,9 @@ def require_unambiguous_name(step: UserFunction) -> None:
     if registered is None or not _are_variants(registered.function, step.function):
         return
     raise StepError(
-        f"two functions have the same place, {place_of(step)}, because one nested def created both, so the rollback of "
-        "this call is ambiguous. Define the function at the top level, and pass the values that differ as arguments"
+        f"two functions have the same name and place, {place_of(step)}, because the same nested def created both. "
+        "The rollback of this call is therefore ambiguous. Define the function at the top level, and pass the values "
+        "that differ as arguments"
     )
 
 
@@ -478,11 +484,10 @@ def find_rollback(place: str) -> UserFunction:
     if len(matches) == 1:
         return matches[0]
     shown = name.rpartition(".")[2]
-    message = f"function {shown} is not defined here; run the cell that gives it to @step(rollback={shown})"
+    message = f"function {shown} is not defined in this process; run the cell that contains @step(rollback={shown})"
     if matches:
-        message = (
-            f"{place} is ambiguous: {' or '.join(sorted(map(place_of, matches)))}; give these functions different names"
-        )
+        message = f"rollback function {place} is ambiguous: it can be {' or '.join(sorted(map(place_of, matches)))}; "
+        message += "give these functions different names"
     raise NotFoundError("function", shown, [step.name for step in ROLLBACK_FUNCTIONS.values()], message)
 
 
@@ -533,7 +538,7 @@ def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType
 def require_one_result(function: Any, kind_and_name: str) -> None:
     """Raise `DefinitionError` for a generator function, since a log contains one result of a call."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        message = f"{kind_and_name} is a generator, but a call must return once"
+        message = f"{kind_and_name} is a generator, but a call must return a single result"
         raise DefinitionError([Problem(message, hint="return a list of the values instead of yielding them")])
 
 
@@ -563,7 +568,7 @@ def is_callable(name: Any, kind: str) -> bool:
         return True
     if name is None or isinstance(name, str):
         return False
-    hint = f'write @{kind}("name"), or @{kind} alone'
+    hint = f'write @{kind}("name"), or @{kind} without parentheses'
     raise DefinitionError(
         [Problem(f"the name in @{kind}(...) must be a string, not {name!r:.60}", key="name", hint=hint)]
     )
@@ -691,7 +696,7 @@ class WorkflowFunction(Workflow, Generic[P, R, C]):
     returns its result. Elsewhere, ``divebook.run(total, ...)`` starts it, and `fn` calls the Python function.
 
     The type parameters are the parameters of the function after its context, the type of its result, and the type of
-    its context: `divebook.Context` if it is annotated so.
+    its context parameter, usually `divebook.Context`.
 
     Parameters
     ----------
@@ -873,8 +878,8 @@ CURRENT: ContextVar[Calls | None] = ContextVar("divebook_workflow", default=None
 class StepFunction(Protocol[P, R_co]):
     """A function decorated with ``@step``.
 
-    Inside a workflow function, a call returns an awaitable of the result. Elsewhere, a call is one of the plain
-    function `fn`.
+    Inside a workflow function, a call returns an awaitable of the result. Elsewhere, a call runs the plain function
+    `fn`.
 
     The type parameters are the parameters of the function, and the type of its result.
     """
@@ -947,17 +952,17 @@ def workflow(name: str | None = None, *, workspace: str | None = None) -> Workfl
 def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
     """Convert an async function ``async def f(ctx, ...)`` to a `WorkflowFunction`.
 
-    The parameters after the first one are the inputs. They are converted to the types of their annotations, or refused,
-    before anything is started. The return value is the output ``result``. On resume the function runs again from its
-    beginning, and its calls of step functions and of `ctx` are answered from the log. The code between these calls must
-    therefore be deterministic.
+    The parameters after the first one are the inputs. Before anything is started, they are converted to the types of
+    their annotations. An error is raised if this is not possible. The return value is the output ``result``. On resume
+    the function runs again from its beginning, and its calls of step functions and of `ctx` are answered from the log.
+    The code between these calls must therefore be deterministic.
 
     Parameters
     ----------
     name
         Name of the workflow; by default that of the function.
     workspace
-        Workspace of `ctx.workspace()`, and of its agents and steps that do not name one.
+        Workspace of `ctx.workspace()`, and of those agents and steps of the workflow that do not name a workspace.
 
     Examples
     --------
@@ -1016,9 +1021,7 @@ def _inputs(function: Callable[..., Any], name: str) -> list[InputDefinition]:
         raise DefinitionError([Problem(f"workflow {name!r} has no context parameter", hint=hint)])
     if not _takes_context(parameters[0]):
         parameter_list = ", ".join(["ctx", *(str(parameter) for parameter in parameters)])
-        message = (
-            f"the first parameter of workflow {name!r} must be its context, but {parameters[0].name!r} is an input"
-        )
+        message = f"the first parameter of workflow {name!r} must be its context, not the input {parameters[0].name!r}"
         raise DefinitionError([Problem(message, hint=f"write `async def {function.__name__}({parameter_list})`")])
     hints = hints_of(function)
     return [
@@ -1064,7 +1067,7 @@ def _require_exact(annotation: Any, parameter: str, workflow_name: str) -> None:
         base = recorded_base(cls)
         shown = getattr(base, "__name__", "")
         message = f"input {parameter!r} of workflow {workflow_name!r} is annotated with {cls.__qualname__}, a subclass "
-        message += f"of {shown}, and a log contains its instances as {shown}"
+        message += f"of {shown}, but a log stores its instances as plain {shown}"
         hint = f'annotate it with {shown}, or with NewType("{cls.__name__}", {shown})'
         raise DefinitionError([Problem(message, key=parameter, hint=hint)])
 
@@ -1136,13 +1139,13 @@ def step(
     workspace: str | None = None,
     rollback: Callable[..., Any] | None = None,
 ) -> Any:
-    """Mark a function as a step: inside a workflow function each call is made once, and its result is recorded.
+    """Mark a function as a step. Inside a workflow function, each call is made once, and its result is recorded.
 
-    Inside a workflow function the call must be awaited. This includes ordinary functions, which run in a thread or in
-    the `executor`. Elsewhere a call is one of the plain function, which is also the attribute ``fn``.
+    Inside a workflow function the call must be awaited, even if the function is not async: it then runs in a thread or
+    in the `executor`. Elsewhere, a call runs the plain function, which is also available as the attribute ``fn``.
 
-    Arguments and results may be of any type that a log can hold: plain data, tuples, sets, dates, bytes, frames and
-    arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy of the result, of the same
+    Arguments and results may have any type that can be stored in a log: plain data, tuples, sets, dates, bytes, frames
+    and arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy of the result, of the same
     type. Methods, partials and objects with ``__call__`` can be steps, too.
 
     Parameters
@@ -1152,14 +1155,16 @@ def step(
     retry
         Policy for repeating failed calls.
     timeout
-        Time limit of a call. If the function is declared ``idempotent=True``, the call then fails with a TimeoutError.
-        For any other function the outcome of the call is unknown: the run waits, and a person is asked. A thread
-        cannot be stopped; the run stops waiting for it, but closing the environment waits for its end.
+        Time limit of a call. If the limit is exceeded and the function is declared ``idempotent=True``, the call fails
+        with a TimeoutError. For any other function, the outcome of the call is then unknown, and the run waits until a
+        person is asked. A thread cannot be stopped: the run stops waiting for it, but closing the environment waits
+        until the thread has ended.
     idempotent
-        Two calls have the same effect as one. A call is then repeated if the process died during it. For other
-        functions a person is asked. An idempotent call may begin before the log has its start, at most 16 calls ahead
-        of the log and at most 10 ms after the oldest of them: if the process dies then, up to 16 completed idempotent
-        calls are made again. The result of any call may not be in the log yet when ``await`` returns it.
+        True if two calls have the same effect as one. If the process dies during a call, an idempotent call is
+        repeated; for other functions a person is asked. An idempotent call may begin before its start is in the log. At
+        most 16 calls can be ahead of the log, and for at most 10 ms. If the process dies during this time, up to 16
+        completed idempotent calls are made again. For any function, ``await`` may return a result shortly before it is
+        in the log.
     approval
         A person must approve every call first, and may change its arguments. A denied call raises ApprovalDeniedError.
     executor
@@ -1173,8 +1178,9 @@ def step(
         `divebook.workspaces.present_workspace`, and the log contains the changes of each call.
     rollback
         Function that undoes a call. If the execution fails later or is cancelled, the rollbacks of all completed calls
-        are called, the latest first. Its parameters are arguments of this function, by name, and ``result`` for the
-        result of the call. With ``@step`` it has its own retry, timeout and so on.
+        run, the latest first. The parameters of the rollback function are arguments of this function with the same
+        names, and ``result`` for the result of the call. If the rollback function is decorated with ``@step``, it has
+        its own retry policy, time limit and other options.
     """
     options = {
         "retry": retry,
@@ -1244,11 +1250,11 @@ def _warn_unrecordable(user_function: UserFunction) -> None:
         return
     message = f"{user_function.kind_and_name} returns {inspect.formatannotation(declared)}, "
     if _is_unrecordable(declared):
-        message += "which a log cannot contain"
+        message += "which a log cannot store"
         hint = "return plain data, or an instance of a dataclass, model, named tuple or enum"
     elif (cls := _converted_class(declared)) is not None:
         base = getattr(recorded_base(cls), "__name__", "")
-        message += f"and a log contains instances of {cls.__qualname__} as {base}"
+        message += f"but a log stores instances of {cls.__qualname__} as plain {base}"
         hint = f"return {base}, or an instance of a dataclass, model, named tuple or enum"
     else:
         return
@@ -1312,10 +1318,12 @@ def _require_rollback(step_function: RecordedFunction) -> None:
         )
         if is_required and parameter.name not in available:
             message = (
-                f"{step_function.rollback.name}, which rolls back step {step_function.name}, takes {parameter.name!r}"
+                f"{step_function.rollback.name}, the rollback function of step {step_function.name}, has the parameter "
+                f"{parameter.name!r}, for which there is no value"
             )
             hint = (
-                f"its parameters are those of {step_function.name}, and {ROLLED_BACK}: {', '.join(sorted(available))}"
+                f"a rollback function can have the parameters of its step, and {ROLLED_BACK}, the result of the step: "
+                f"{', '.join(sorted(available))}"
             )
             raise DefinitionError([Problem(message, key="rollback", hint=hint)])
 
@@ -1365,7 +1373,7 @@ def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: b
         The values are not a mapping, or an input is missing, not declared, or of another type.
     """
     if not isinstance(values, Mapping):
-        raise InputError(f"inputs are a mapping of names to values, not {values!r:.60}; write {{'name': value}}")
+        raise InputError(f"inputs must be a mapping of names to values, not {values!r:.60}; write {{'name': value}}")
     # Two spellings of a name are equal after normalization. The declared one is used from here on.
     values = _by_declared_name(workflow, values)
     declared = _declared(workflow, values)
@@ -1457,8 +1465,8 @@ def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str,
             # A recorded default is opened anew for each execution.
             return opened(definition.default)
         raise InputError(
-            f'input "{definition.name}" is required (a required input of workflow "{workflow.name}"'
-            f"{f': {definition.description}' if definition.description else ''}); give it a value: "
+            f'input "{definition.name}" is required by workflow "{workflow.name}"'
+            f"{f' ({definition.description})' if definition.description else ''}; add "
             f"{definition.name}=... (in a shell: -v {definition.name}=...)",
             definition.name,
         )
@@ -1527,7 +1535,7 @@ def _float(definition: InputDefinition, value: int) -> float:
         return float(value)
     except OverflowError:
         message = (
-            f'input "{definition.name}" must be of type float, and {_shown(definition, value)} is too large for one'
+            f'input "{definition.name}" must be of type float, but {_shown(definition, value)} is too large for a float'
         )
         raise InputError(message, definition.name) from None
 
@@ -1669,7 +1677,7 @@ class Doubts(list[Problem]):
         lines = []
         for (place, line), problem in zip(self._places, self, strict=True):
             lines.append(f"{position_in(place, line, problem.column)}: {problem.message}; {problem.hint}")
-        return "\n".join(lines) or "no code that may return another result when it runs again"
+        return "\n".join(lines) or "no code found that may return a different result when it runs again"
 
     def __repr__(self) -> str:
         return str(self)
@@ -1690,12 +1698,12 @@ def lint(workflow: Any) -> Doubts:
     >>> async def draw(ctx):
     ...     return random.choice("ab")
     >>> [doubt.message for doubt in lint(draw)]
-    ['random.choice() returns another value whenever the function runs again']
+    ['random.choice() returns a different value each time the function runs']
     """
     registered = WORKFLOW_FUNCTIONS.get(getattr(workflow, "name", ""))
     # A workflow of the same name may come from a log or a file. Only the registered object belongs to the function.
     if registered is not None and registered == workflow:
         workflow = registered.function
-    expected = "what @workflow made, an async function, or a Workflow"
+    expected = "a function with @workflow, an async function, or a Workflow"
     require(workflow, "what to lint", expected, fits=isinstance(workflow, Workflow) or callable(workflow))
     return Doubts(doubts_of(workflow) if inspect.isfunction(workflow) else ())

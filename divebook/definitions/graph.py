@@ -42,8 +42,8 @@ SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
 UNLIMITED = {
     "wait": "write Seconds",
     "interrupt": "write ExpiresIn under Ask",
-    "workflow": "write max_seconds under Bounds of that workflow",
-    CONTINUE: "it finishes at once",
+    "workflow": "write MaxSeconds under Bounds of the workflow that the step starts",
+    CONTINUE: "remove Timeout: a step of this type ends at once",
     "function": "write @step(timeout=...)",
     "stage": "write timeout_seconds in the stage",
 }
@@ -136,8 +136,8 @@ def _ask(ask: Ask) -> Iterator[Problem]:
         )
     except InterruptError as error:
         # The ending belongs to answers of people. Here no question is open.
-        message = f"Default does not fit: {error.reason.removesuffix('. The question is still open')}"
-        yield Problem(message, key="Default", place=("Ask", "Default"), hint="write a value that fits the Schema")
+        message = f"Default is not a valid answer: {error.reason.removesuffix('. The question is still open')}"
+        yield Problem(message, key="Default", place=("Ask", "Default"), hint="write a value that matches the Schema")
 
 
 def _has_required_key(step: Step) -> bool:
@@ -161,7 +161,7 @@ def _type(step: Step) -> Iterator[Problem]:
     written = (name for name in STEP_TYPES if name != STAGE)
     hint = did_you_mean(step.type, STEP_TYPES) or f"use one of {', '.join(written)}"
     if not step.type:
-        hint = "give it a Prompt, a Script, an Action, a question (Ask) or Seconds"
+        hint = "add Prompt, Script, Action, Ask or Seconds"
     yield Problem(message, key="Type", hint=hint, place=("Type",))
 
 
@@ -172,7 +172,11 @@ def _missing(step: Step) -> Iterator[Problem]:
         message = f'no {what} specified for {step.type} step "{step.name}"'
         yield Problem(message, key=USED[step.type][fields[0]], hint=hint)
     if step.type == STAGE and "part" not in step.parameters:
-        yield Problem(f'step "{step.name}" cannot be of type stage', key="Type", hint="write a Pipeline in Python")
+        yield Problem(
+            f'step "{step.name}" cannot be of type stage',
+            key="Type",
+            hint="write the stage under Pipelines, or write a Pipeline in Python",
+        )
 
 
 def _items(each: Each) -> Iterator[Problem]:
@@ -199,12 +203,12 @@ def _rows(step: Step, each: Each) -> Iterator[Problem]:
         message = f"Rows must be an expression that evaluates to a DataFrame, not {each.rows!r}"
         yield Problem(message, key="Rows", hint="write $(inputs.frame)", place=("Each", "Rows"))
     if step.type not in ("action", "prompt"):
-        message = f"Rows calls an Action, or asks an Agent, for each row; step {step.name!r} is of type "
-        message += step.type or "none"
-        yield Problem(message, key="Rows", hint="name an Action, or write Items", place=("Each", "Rows"))
+        kind = f"is of type {step.type}" if step.type else "has no type"
+        message = f"Rows needs a step with an Action or a Prompt, which runs for each row; step {step.name!r} {kind}"
+        yield Problem(message, key="Rows", hint="add Action or Prompt, or write Items", place=("Each", "Rows"))
     for key, value in {"Content": step.content, "Thread": step.thread}.items():
         if value:
-            message = f"{key} has no effect together with Rows, whose prompts are sent as a batch"
+            message = f"{key} has no effect together with Rows, because the prompts of all rows are sent as a batch"
             yield Problem(message, key=key, hint=f"remove {key}, or write Items", place=(key,))
     if step.timeout is not None:
         message = "Timeout has no effect on a step with Rows, because each of its calls has a separate timeout"
@@ -213,17 +217,18 @@ def _rows(step: Step, each: Each) -> Iterator[Problem]:
     for key, value in settings.items():
         if value is not None:
             message = (
-                f"{key} has no effect together with Rows, whose columns are the arguments and whose errors are a column"
+                f"{key} has no effect together with Rows: the columns of the DataFrame are the arguments, and errors "
+                "are stored in a column"
             )
             yield Problem(message, key=key, hint=f"remove {key} or Rows", place=("Each", key))
 
 
 def _rollback(step: Step, rollback: Rollback) -> Iterator[Problem]:
     if not rollback.action.strip():
-        yield Problem("Rollback names no action", key="Action", hint="name one", place=("Rollback", "Action"))
+        yield Problem("Rollback has no Action", key="Action", hint="add Action", place=("Rollback", "Action"))
     if step.type in (CONTINUE, "function", STAGE):
         message = f"Rollback has no effect on a step of type {step.type}"
-        hint = "write @step(rollback=...) on the functions that it calls" if step.type == "function" else "leave it out"
+        hint = "write @step(rollback=...) on the functions that it calls" if step.type == "function" else "remove it"
         yield Problem(message, key="Rollback", hint=hint, place=("Rollback",))
     if step.each is not None and step.each.rows is not None:
         hint = "write Items, or undo the calls of the rows in a later step"
@@ -306,7 +311,7 @@ def escaped_references(steps: Sequence[Step]) -> Iterator[Problem]:
         for place, text in texts_in(written):
             for reference in _ESCAPED_REFERENCE.findall(text):
                 hint = f'write ${{"$"}}${{{reference}}} for a dollar sign and the value'
-                message = f"$${{{reference}}} is the text ${{{reference}}}, not a value"
+                message = f"$${{{reference}}} is an escape for the text ${{{reference}}}, not a value"
                 key = str(next(part for part in reversed(place) if isinstance(part, str)))
                 yield Problem(message, key=key, severity="warning", hint=hint, place=("Steps", index, *place))
 
@@ -477,9 +482,9 @@ def _falling_through(written: Sequence[Step], linked: Sequence[Step]) -> Iterabl
 
 def _fall_through(name: str, sibling: str, branching: str, index: int) -> Problem:
     return Problem(
-        f"step {name!r} continues with {sibling!r}, the next listed step, but both are branches of {branching!r}",
+        f"step {name!r} continues with {sibling!r}, the next step in the list, but both are branches of {branching!r}",
         key="Name",
         severity="warning",
-        hint="write End: true, or Next",
+        hint=f"add End: true or Next to step {name!r}",
         place=("Steps", index, "Name"),
     )

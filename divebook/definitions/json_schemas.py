@@ -158,7 +158,7 @@ class SchemaGraph:
             while self._waiting:
                 self._follow(*self._waiting.pop())
         except (UnknownDialect, ValueError) as error:  # an $id or $schema within it is not a valid address
-            raise SchemaFault(f"an $id or $schema within it is not an address: {error}") from None
+            raise SchemaFault(f"an $id or $schema in it is not a valid address: {error}") from None
         self._require_bounded()
 
     def _node(self, schema: Any, place: Place, resolver: Any) -> Node:
@@ -173,7 +173,7 @@ class SchemaGraph:
         # Before the subschemas: a schema that contains itself in Python must not recurse without end.
         self._nodes[id(schema)] = node
         if place and schema.get("$schema", self._dialect).rstrip("#") != self._dialect:
-            raise SchemaFault("a schema within another has the same $schema; leave it out", (*place, "$schema"))
+            raise SchemaFault("a nested schema must not have a different $schema; remove it", (*place, "$schema"))
         # An ``$id`` in the subschema changes the base of the references in it.
         resolver = resolver.in_subresource(self._specification.create_resource(schema))
         for keyword, (kind, form) in _KEYWORDS.items():
@@ -202,9 +202,10 @@ class SchemaGraph:
             resolved = lookup_recursive_ref(resolver) if is_recursive else resolver.lookup(reference)
         except Unresolvable:
             fault = SchemaFault(
-                f"{keyword} {reference!r} is not within this schema, and nothing is fetched",
+                f"{keyword} {reference!r} does not refer to a part of this schema, and divebook does not fetch other "
+                "documents",
                 place,
-                "put the schema that it refers to under $defs, and write '#/$defs/NAME'",
+                "copy the target schema into $defs, and write '#/$defs/NAME'",
             )
             # A reference within this document must have a target. One to another document only makes the schema
             # unusable.
@@ -213,7 +214,7 @@ class SchemaGraph:
             self.outside = self.outside or fault
             return
         if not isinstance(resolved.contents, bool | Mapping):
-            raise SchemaFault(f"{keyword} {reference!r} does not lead to a schema", place)
+            raise SchemaFault(f"{keyword} {reference!r} does not refer to a schema", place)
         if isinstance(resolved.contents, Mapping) and id(resolved.contents) not in self._nodes:
             self._check(resolved.contents, place)  # the target is under a keyword that the dialect does not have
         node.edges[keyword,] = _IN_PLACE, self._node(resolved.contents, place, resolved.resolver)
@@ -233,16 +234,16 @@ class SchemaGraph:
             if any(inner not in sizes for inner in below):
                 # All targets have been visited, except a node that leads back here.
                 raise SchemaFault(
-                    "it refers to itself for the same value, without end",
+                    "its references form a cycle for the same value",
                     node.place,
-                    "a schema may contain itself under properties or items only",
+                    "a schema may refer to itself only under properties or items",
                 )
             # For ``a -> b -> c`` the chains are c: 1, b: 2, a: 3. A node that two parents refer to counts in both
             # sizes.
             chains[node] = 1 + max((chains[inner] for inner in below), default=0)
             sizes[node] = 1 + sum(sizes[inner] for inner in below)
             if chains[node] > MAX_CHAIN:
-                raise SchemaFault(f"more than {MAX_CHAIN} schemas refer to each other for the same value", node.place)
+                raise SchemaFault(f"a chain of more than {MAX_CHAIN} references applies to the same value", node.place)
             if sizes[node] > MAX_EXPANDED:
                 raise SchemaFault(
                     f"with its references expanded, more than {MAX_EXPANDED:,} schemas apply to the same value",
@@ -279,7 +280,7 @@ class SchemaGraph:
             return
         if not possible[self.root]:
             node, reason = _culprit(self.root, possible, enums)
-            raise SchemaFault(f"no value fits it: {reason}", node.place)
+            raise SchemaFault(f"no value can match it: {reason}", node.place)
 
 
 def _schemas_under(keyword: str, value: Any, form: str) -> Iterator[tuple[tuple[str | int, ...], Any]]:
@@ -421,7 +422,7 @@ def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator
     ):
         # Absent limits are 0 and infinity.
         if schema.get(low, 0) > schema.get(high, math.inf):
-            yield kind, f"{low} {schema[low]} is above {high} {schema[high]}"
+            yield kind, f"{low} {schema[low]} is greater than {high} {schema[high]}"
     yield from _impossible_numbers(schema)
     required = schema.get("required", ())
     if isinstance(required, list):
@@ -433,9 +434,12 @@ def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator
             if inner is None and additional is not None and not schema.get("patternProperties"):
                 inner = additional
             if inner is not None and not possible.get(inner):
-                yield "object", f"the required {name!r} can have no value"
+                yield "object", f"no value is possible for the required property {name!r}"
         if len(set(required)) > schema.get("maxProperties", math.inf):
-            yield "object", f"{len(set(required))} names are required, and maxProperties is {schema['maxProperties']}"
+            yield (
+                "object",
+                f"{len(set(required))} properties are required, but maxProperties is {schema['maxProperties']}",
+            )
     contains = next(iter(node.to("contains")), None)
     # ``contains`` requires one item by default, and none with ``minContains: 0``.
     if contains is not None and not possible.get(contains) and schema.get("minContains", 1) > 0:
@@ -444,7 +448,7 @@ def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator
     least = max(schema.get("minItems", 0), 0)
     # ``items`` applies behind the items of the prefix.
     if items is not None and not possible.get(items[1]) and least > len(schema.get("prefixItems", ())):
-        yield "array", f"minItems is {least}, and items can have no value"
+        yield "array", f"minItems is {least}, but no value is possible for items"
 
 
 def _impossible_numbers(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -456,14 +460,14 @@ def _impossible_numbers(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     # An inclusive limit may equal an inclusive one, but not an exclusive one.
     if low > high or max(low, above) >= below or above >= high:
-        reason = f"no number is from {max(low, above)} to {min(high, below)}"
+        reason = f"no number is in the range from {max(low, above)} to {min(high, below)}"
         yield from (("integer", reason), ("fraction", reason))
     elif -math.inf < max(low, above) and min(high, below) < math.inf:
         # The least and the greatest integer in the range: 0.5 <= n < 3 has 1 and 2.
         first = max(low if low == -math.inf else math.ceil(low), above if above == -math.inf else math.floor(above) + 1)
         last = min(high if high == math.inf else math.floor(high), below if below == math.inf else math.ceil(below) - 1)
         if first > last:
-            yield "integer", f"no integer is from {max(low, above)} to {min(high, below)}"
+            yield "integer", f"no integer is in the range from {max(low, above)} to {min(high, below)}"
         # One number only: it is an integer or a fraction, and the other type is impossible.
         if low == high:
             yield ("fraction" if low == math.floor(low) else "integer"), f"only {low} is allowed"
@@ -494,11 +498,11 @@ def _culprit(
         node = within
         visited.add(node)
     if not isinstance(node.schema, Mapping):
-        return node, "false allows no value"
+        return node, "the schema false allows no value"
     if not enums[node]:
-        return node, "none of its listed values fits the rest of the schema"
+        return node, "none of its listed values matches the rest of the schema"
     reasons = dict.fromkeys(reason for _, reason in _impossible(node, possible))
-    otherwise = "it contains itself without end" if is_endless else "its parts exclude each other"
+    otherwise = "it contains itself without end" if is_endless else "its parts contradict each other"
     return node, "; ".join(reasons) or otherwise
 
 
@@ -657,7 +661,7 @@ def _json(schema: Mapping[str, Any], key: str = "Schema") -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"{type(value).__name__} is not a value of JSON")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 @functools.lru_cache(maxsize=256)

@@ -49,6 +49,7 @@ class RoutingRule(Definition):
     ]
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         self._put(value=json_value(self.value, "value"))
 
     def fires(self, output: Mapping[str, Any]) -> bool:
@@ -115,20 +116,20 @@ class AgentStage(Definition):
     has_llm: Annotated[
         bool,
         Key(
-            "Ask the agent, or call the Python function that the pipeline has in place of the agent. Not needed with "
-            "`Agent`.",
+            "Let the stage ask its agent, or call the Python function that replaces the agent. A stage with `Agent` "
+            "does this by default.",
             name="HasLLM",
         ),
     ] = False
     has_tools: Annotated[
-        bool, Key("Execute the steps in the output `plan` of an earlier stage, with the actions of the environment.")
+        bool, Key("Run the steps of a plan, the output `plan` of an earlier stage, with the environment's actions.")
     ] = False
     has_policies: bool = False
     """True if the stage has policies. For readers of the definition only; it has no effect."""
     tool_access: Annotated[
         Literal["none", "read", "write", "all"],
         Key(
-            "Tools that a plan may use: `none`, `all`, or those in `AllowedTools` (`read` and `write`).",
+            "Tools that a plan may use. `none`: no tools. `read`, `write`: the `AllowedTools`. `all`: all tools.",
             kind=table.Text(choices=("none", "read", "write", "all"), complaint="invalid ToolAccess: {}"),
             example="read",
         ),
@@ -207,6 +208,7 @@ class AgentStage(Definition):
     ] = 0
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         lists = ("requires", "after", "allowed_tools", "required_output_fields")
         values = {name: getattr(self, name) for name in lists}
         # Lists become tuples, so that equal stages compare equal.
@@ -229,16 +231,16 @@ class AgentStage(Definition):
         return self.tool_access == "all" or self.allowed_tools is None or tool in self.allowed_tools
 
     def problems(self, names: Sequence[str]) -> Iterator[Problem]:
-        """Check this stage as a part of a pipeline whose stages have the given names. Yield all problems.
+        """Check this stage as a part of a pipeline whose stages have the given names. Yield each problem.
 
         The checks cover its model, its choices and numbers, the targets of its routes, and the stages that it waits
         for.
         """
         of = f"stage {self.name!r}"
         if self.prompt and self.prompt_key:
-            yield Problem(f"{of} has both a prompt and a prompt_key", key="prompt", hint="leave one of them out")
+            yield Problem(f"{of} has both a prompt and a prompt_key", key="prompt", hint="remove one of the two")
         if self.has_llm and not self.model_role:
-            yield Problem(f"{of} has a model and no model_role", key="model_role", hint="name the agent that answers")
+            yield Problem(f"{of} uses a model, but has no model_role", key="model_role", hint="name an agent")
         yield from chosen(self, of)
         yield from number_problems(self)
         targets = [("routing rule", rule.target) for rule in self.routing_rules]
@@ -246,13 +248,13 @@ class AgentStage(Definition):
         for key, target in targets:
             # A target is a stage, or a word such as ``end``.
             if target not in names and target not in RESERVED:
-                yield unknown(f"{of}: {key} leads to unknown target", target, (*names, *RESERVED))
+                yield unknown(f"{of}: {key} leads to the unknown target", target, (*names, *RESERVED))
         for key in ("requires", "after"):
             for name in getattr(self, key):
                 if name == self.name:
-                    yield Problem(f"{of}: {key} itself", key=key)
+                    yield Problem(f"{of}: {key} contains the stage itself", key=key)
                 elif name not in names:
-                    yield unknown(f"{of}: {key} unknown stage", name, names)
+                    yield unknown(f"{of}: {key} contains the unknown stage", name, names)
 
 
 # --- checks of stages and pipelines -----------------------------------------------------------------------------------
@@ -273,7 +275,7 @@ def chosen(record: object, of: str) -> Iterator[Problem]:
     for key, hint in get_type_hints(type(record)).items():
         value = getattr(record, key, None)
         if get_origin(hint) is Literal and value not in get_args(hint):
-            yield Problem(f"{key} of {of} cannot be {value!r}", key=key, hint=f"one of {', '.join(get_args(hint))}")
+            yield Problem(f"{key} of {of} cannot be {value!r}", key=key, hint=f"use one of {', '.join(get_args(hint))}")
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -301,7 +303,7 @@ class PipelineConfig(Definition):
     Raises
     ------
     DefinitionError
-        Parts do not fit together. The exception lists all problems.
+        Parts of the pipeline do not fit together. The exception lists all problems.
 
     Examples
     --------
@@ -311,7 +313,7 @@ class PipelineConfig(Definition):
     """
 
     name: Annotated[
-        str, Key("Name with which the pipeline is run.", required="pipeline name is required", example="review")
+        str, Key("Name under which the pipeline is run.", required="pipeline name is required", example="review")
     ]
     agents: Annotated[
         Sequence[AgentStage],
@@ -320,7 +322,7 @@ class PipelineConfig(Definition):
     default_run_mode: Annotated[
         RunMode,
         Key(
-            "`sequential`: one stage after the other. `parallel`: all stages that are ready at the same time.",
+            "`sequential`: the stages run one after the other. `parallel`: all stages that are ready run together.",
             name="Mode",
             kind=table.Text(choices=("sequential", "parallel"), complaint="invalid Mode: {}"),
             example="parallel",
@@ -345,7 +347,7 @@ class PipelineConfig(Definition):
         ),
     ] = 300
     edge_limits: Annotated[
-        Sequence[EdgeLimit], Key("Limits on how often a request may follow single edges.", kind=Many(EdgeLimit))
+        Sequence[EdgeLimit], Key("Limits on how often a request may follow certain edges.", kind=Many(EdgeLimit))
     ] = ()
     clarification_resume_stage: Annotated[
         str,
@@ -395,6 +397,7 @@ class PipelineConfig(Definition):
     resume_checkpoints: Annotated[bool, Key("Continue after a checkpoint without waiting for a person.")] = False
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         listed = [AgentStage.of(stage) for stage in self.agents]
         # `sorted` is stable: stages of equal order keep the order in which they are listed.
         stages = sorted(listed, key=lambda stage: stage.stage_order)
@@ -480,17 +483,19 @@ def _named(names: list[str]) -> Iterator[Problem]:
             yield Problem("stage name is required", key="name")
         if name in RESERVED:
             yield Problem(
-                f"stage name {name!r} is reserved", key="name", hint="it is a target with a meaning of its own"
+                f"stage name {name!r} is reserved",
+                key="name",
+                hint="choose another name: a route to this target has a special meaning",
             )
         if names.count(name) > 1:
-            yield Problem(f"duplicate stage name {name!r}", key="name", hint="every stage needs a name of its own")
+            yield Problem(f"duplicate stage name {name!r}", key="name", hint="every stage needs a unique name")
 
 
 def _limits(config: PipelineConfig, names: list[str]) -> Iterator[Problem]:
     for limit in config.edge_limits:
         for name in (limit.source, limit.target):
             if name not in names:
-                yield unknown("edge limit names unknown stage", name, names)
+                yield unknown("an edge limit names the unknown stage", name, names)
         yield from number_problems(limit)
 
 
@@ -499,7 +504,7 @@ def _resume_stages(config: PipelineConfig, names: list[str]) -> Iterator[Problem
         name = getattr(config, key)
         # A request may also end after an answer.
         if name and name not in (*names, END):
-            yield unknown(f"{key} names unknown stage", name, names)
+            yield unknown(f"{key} names the unknown stage", name, names)
 
 
 def _prompts(config: PipelineConfig, places: Mapping[str, int]) -> Iterator[Problem]:
@@ -509,7 +514,7 @@ def _prompts(config: PipelineConfig, places: Mapping[str, int]) -> Iterator[Prob
     for stage in config.agents:
         key = stage.prompt_key
         if key and key not in config.prompts:
-            message = f"stage {stage.name!r}: prompt_key names unknown prompt {key!r}"
+            message = f"stage {stage.name!r}: prompt_key names the unknown prompt {key!r}"
             hint = did_you_mean(key, config.prompts) or f"add Prompts: {{{key}: ...}} to the pipeline, or write Prompt"
             yield Problem(message, key="prompt_key", hint=hint, place=("Stages", places[stage.name], "PromptKey"))
 

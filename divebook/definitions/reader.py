@@ -60,9 +60,9 @@ def read_definitions(
     line_offset
         Number of lines in the cell before the text.
     body
-        Content of the text: a whole file, or one workflow or agent.
+        Kind of the content: a whole file, or one workflow or agent.
     name
-        Name of that workflow or agent, unless the text contains it.
+        Name of the workflow or agent, unless the text contains the name.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def _named(root: MappingNode, reading: Reading, place: Place, name: str | None) 
             root, entries=((Scalar("Name", "Name", root.start), Scalar(name, name, root.start)), *root.entries)
         )
     if isinstance(written, Scalar) and written.value is not None and written.text.strip() != name:
-        message = f"Name is {written.text!r} here, but the given name is {name!r}"
+        message = f"Name is {written.text!r}, but the name given to the whole definition is {name!r}"
         reading.add(message, written.start, (*place, "Name"), key="Name", hint="remove Name")
     return root
 

@@ -37,10 +37,12 @@ LOG_LEVELS = ("debug", "info", "warn", "error")
 DURABILITIES = ("full", "relaxed")
 RECOVERIES = ("ask", "auto", "off")
 NOTEBOOK_DATA = ("on", "off")
-_NO_FEATURES = "no feature of a provider can be named; say it in RequestHeaders if the provider takes a header"
-_NO_CACHING = "what a provider caches is its own choice"
+_NO_FEATURES = (
+    "divebook cannot enable features of a provider; if a feature has an HTTP header, add it to RequestHeaders"
+)
+_NO_CACHING = "the provider decides what it caches"
 _TRIMMED = table.Text(trimmed=True)
-_BY_NAME = "it is known by its Name"
+_BY_NAME = "a document is identified by its Name"
 _BY_TRIGGER = "a trigger is fired by its Name: environment.schedules.fire(name)"
 
 
@@ -152,7 +154,10 @@ class AgentDefinition(Definition):
     date_awareness: Annotated[bool, Key("Add the current date to the instructions.")] = True
     system_prompt: Annotated[
         str | None,
-        Key("Template in place of name, goal and instructions. Its variable is `agent`.", example="You are an editor."),
+        Key(
+            "System prompt in place of name, goal and instructions: a template with the variable `agent`.",
+            example="You are an editor.",
+        ),
     ] = None
     model_settings: Annotated[ModelSettings | None, Key("Settings of the model.")] = None
     context: Annotated[tuple[ContentEntry, ...], Key("Content that precedes every prompt.")] = ()
@@ -204,12 +209,14 @@ class AgentDefinition(Definition):
         ),
     ] = None
     dialect: Dialect = OWN
-    """Dialect of the definition. An agent of the legacy dialect may name missing tools, which it then does not have."""
+    """Dialect of the definition. An agent of the legacy dialect may name tools that do not exist; it then runs without
+    these tools.
+    """
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
         if "*" in self.name:  # approval rules contain the name, in which ``*`` would match any characters
-            message = f"{self.name!r} cannot be the name of an agent: * would match other agents too"
+            message = f"{self.name!r} cannot be the name of an agent: in approval rules, * would match other agents too"
             raise DefinitionError([Problem(message, key="Name", hint="remove the *")])
         # In a file the table of keys has checked the numbers. These checks are for definitions in Python.
         require_numbers(self)
@@ -232,7 +239,7 @@ class ModelSettings(Definition):
     frequency_penalty: Annotated[
         float | None, Key("Penalty for frequent tokens. Higher values avoid repetition.", example="0.5")
     ] = None
-    reasoning_budget: Annotated[int | None, Key("Number of tokens for reasoning.", ignored="write ReasoningEffort")] = (
+    reasoning_budget: Annotated[int | None, Key("Number of tokens for reasoning.", ignored="use ReasoningEffort")] = (
         None
     )
     reasoning_effort: Annotated[
@@ -267,7 +274,7 @@ class ModelSettings(Definition):
             raise DefinitionError([Problem(f"ToolChoice cannot be {dict(choice)}", key="tool_choice", hint=hint)])
         # The name must be present with the type ``tool``, and absent with all others.
         if (choice["type"] == "tool") is not bool(choice.get("name")):
-            message = "ToolChoice needs a name for the type tool, and only for that type"
+            message = "ToolChoice must have a name with the type tool, and no name with other types"
             raise DefinitionError([Problem(message, key="tool_choice", hint=hint)])
 
 
@@ -313,7 +320,7 @@ class Config(Definition):
         Key(
             "Amount of logging.",
             kind=table.Text(choices=LOG_LEVELS, complaint="invalid log level: {}"),
-            ignored="the log of an execution has all; set the level of Python's own logging",
+            ignored="the log of an execution contains all events; set the level in Python's logging module",
         ),
     ] = ""
     durability: Annotated[
@@ -354,7 +361,7 @@ class ToolDefinition(Definition):
         Mapping[str, Any],
         Key(
             "Options of the tool. For a function with `@tool`: arguments that are fixed here and hidden from the "
-            "model. `env://NAME` is replaced by the environment variable.",
+            "model. `env://NAME` is replaced by the value of the environment variable.",
             example="{folder: docs}",
         ),
     ] = field(default_factory=dict)
@@ -409,10 +416,10 @@ class DocumentDefinition(Definition):
     path: Annotated[str | None, Key("Path of the file.", example="guides/style.md")] = None
     content: Annotated[
         str | None,
-        Key("Text of the document.", ignored="write it into a file, and the file's Path here"),
+        Key("Text of the document.", ignored="write the text to a file, and set Path to the path of the file"),
     ] = None
     content_type: Annotated[
-        str | None, Key("Media type of the document.", ignored="the ending of its Path tells the type")
+        str | None, Key("Media type of the document.", ignored="the suffix of Path determines the type")
     ] = None
 
     def __post_init__(self) -> None:
@@ -461,8 +468,9 @@ class ScheduleDefinition(Definition):
     zone: Annotated[
         str | None,
         Key(
-            "Time zone of `Cron`, a name of the tz database. Default: the zone of the machine. A time that the clock "
-            "shows twice is due the first time. A time that the clock skips is due when the clock is moved.",
+            "Time zone of `Cron`, a name of the tz database. Default: the zone of the machine. When clocks are "
+            "set back, a time that occurs twice is due the first time. When clocks are set forward, a skipped time is "
+            "due at the moment of the change.",
             extension=True,
             example="Europe/Berlin",
         ),
@@ -539,8 +547,8 @@ OF_KINDS = {
 class WorkspaceDefinition(Definition):
     """Definition of a workspace: a place with files and a shell for agents and workflows.
 
-    An execution works on its private copy of the folder, unless `in_place` is True. Changed files are shown, and copied
-    to the folder when a person decides so. ``divebook keys Workspace`` describes each field.
+    An execution works on its private copy of the folder, unless `in_place` is True. Changed files are shown to a
+    person, who decides which of them are copied to the folder. ``divebook keys Workspace`` describes each field.
 
     Examples
     --------
@@ -662,10 +670,10 @@ class WorkspaceDefinition(Definition):
         # Each check raises the first error, in the order in which the fields are written.
         require_text(self.name, "the name of a workspace", 'write WorkspaceDefinition("code")')
         if not WORKSPACE_NAME.fullmatch(self.name):
-            hint = "use letters, digits, - _ and . only, at most 63"
+            hint = "use at most 63 letters, digits, hyphens, underscores and dots"
             raise _wrong(f"{self.name!r} cannot be the name of a workspace", "Name", hint)
         if self.kind not in WORKSPACE_KINDS and self.kind not in plugins.names(plugins.WORKSPACES):
-            hint = did_you_mean(self.kind, WORKSPACE_KINDS) or f"one of {', '.join(WORKSPACE_KINDS)}"
+            hint = did_you_mean(self.kind, WORKSPACE_KINDS) or f"use one of {', '.join(WORKSPACE_KINDS)}"
             raise _wrong(f"unknown kind of workspace: {self.kind}", "Kind", hint)
         for name, kind in OF_KINDS.items():
             # A key of another kind would have no effect, and is an error.
@@ -674,9 +682,9 @@ class WorkspaceDefinition(Definition):
                 message = f"{key} of workspace {self.name} has no effect: its Kind is {self.kind}"
                 raise _wrong(message, key, f"write Kind: {kind}, or remove {key}")
         if self.kind == DOCKER and self.image is None:
-            raise _wrong(f"workspace {self.name} needs an image for its container", "Image", "add Image: python:3.12")
+            raise _wrong(f"workspace {self.name} has the Kind docker, but no Image", "Image", "add Image: python:3.12")
         if self.in_place and self.folder is None:
-            raise _wrong(f"workspace {self.name} works in place, but has no folder", "Folder", "add Folder: .")
+            raise _wrong(f"workspace {self.name} has InPlace: true, but no Folder", "Folder", "add Folder: .")
         require_numbers(self)
         require_whole_characters(self)
         self._require_amounts()
@@ -692,7 +700,7 @@ class WorkspaceDefinition(Definition):
                     f"write [{value!r}]",
                 )
         if self.memory is not None and not is_memory(self.memory):
-            message = f"workspace {self.name}: {self.memory!r} is not an amount of memory above 0"
+            message = f"Memory of workspace {self.name} must be an amount of memory above 0, not {self.memory!r}"
             raise _wrong(message, "Memory", "write 512m, or 2g")
 
 
@@ -736,9 +744,9 @@ EFFECTS: Final = (READ_ONLY, DESTRUCTIVE, UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRule(Definition):
-    """Approval rule: allows or denies calls of certain tools, or requires that a person is asked.
+    """Approval rule. It allows or denies calls of certain tools, or requires that a person is asked.
 
-    If several rules match, the strictest decides. ``divebook keys ApprovalRule`` describes each field.
+    If several rules match a call, the strictest rule decides. ``divebook keys ApprovalRule`` describes each field.
 
     A rule that allows is interpreted narrowly: case, types and Unicode forms matter, ``*`` matches any text without
     ``/`` and ``**`` any text, and a call with an argument that `Arguments` does not contain is not allowed. A rule that
@@ -766,7 +774,7 @@ class ApprovalRule(Definition):
     arguments: Annotated[
         Mapping[str, Any] | None,
         Key(
-            "Arguments that a call must have: values, strings with `*` or `**`, or `{equals: value}`. Without this "
+            "Arguments that a call must have: a value, a pattern with `*` or `**`, or `{equals: value}`. Without this "
             "key, all arguments match.",
             example="{url: 'https://docs.python.org/*'}",
         ),
@@ -799,11 +807,11 @@ class ApprovalRule(Definition):
         # Check the choices, then the names, then convert arguments and the time of expiry to their stored form.
         for name, value, choices in (("Outcome", self.outcome, OUTCOMES), ("When", self.when, EFFECTS)):
             if value is not None and value not in choices:
-                raise _approval_error(name, value, did_you_mean(value, choices) or f"one of {', '.join(choices)}")
+                raise _approval_error(name, value, did_you_mean(value, choices) or f"use one of {', '.join(choices)}")
         for name in ("tool", "agent", "server"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, str) or not value):
-                raise _approval_error(name.capitalize(), value, "write a name; * stands for any characters")
+                raise _approval_error(name.capitalize(), value, "write a name; * matches any characters")
         if self.arguments is not None:
             if not isinstance(self.arguments, Mapping):
                 raise _approval_error("Arguments", self.arguments, "write a mapping: {path: docs/**}")
@@ -867,7 +875,7 @@ class Approvals:
     def __post_init__(self) -> None:
         for mode in (self.mode, *self.servers.values()):
             if mode and mode not in CONFIRMATION_MODES:
-                hint = did_you_mean(mode, CONFIRMATION_MODES) or f"one of {', '.join(CONFIRMATION_MODES)}"
+                hint = did_you_mean(mode, CONFIRMATION_MODES) or f"use one of {', '.join(CONFIRMATION_MODES)}"
                 raise DefinitionError([Problem(f"invalid confirmation mode: {mode}", hint=hint)])
 
     @property

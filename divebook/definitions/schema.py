@@ -107,7 +107,7 @@ def content_entry(parsed: ParsedMapping, reading: Reading) -> Any:
             EXACTLY_ONE,
             parsed.node.start,
             parsed.place,
-            hint=f"this one has {', '.join(entry.present_sources) or 'none'}",
+            hint=f"this entry has {', '.join(entry.present_sources) or 'none'}",
         )
     return entry if entry.is_complete else INVALID
 
@@ -285,9 +285,11 @@ def _check_values_of_agent(values: Mapping[str, Any], place: Place, reading: Rea
     cache, key, script = values.get("cache"), values.get("api_key"), values.get("script")
     problems = []
     if cache is not None and not _is_lifetime(cache):
-        problems.append(Problem(f"Cache is a time such as 7d or 12h, not {cache!r:.60}", key="Cache", hint="write 7d"))
+        problems.append(
+            Problem(f"Cache must be a duration such as 7d or 12h, not {cache!r:.60}", key="Cache", hint="write 7d")
+        )
     if key and re.fullmatch(KEY_PATTERN, key) is None:
-        message = "ApiKey is a key itself, which definitions and logs would hold"
+        message = "ApiKey contains the key itself, which definitions and logs would then contain"
         problems.append(Problem(message, key="ApiKey", hint="write env://NAME or file://PATH"))
     if script is not None and not (isinstance(script, str | list) or (isinstance(script, dict) and "turns" in script)):
         hint = "write a list of replies, {turns: [[...]]}, or the path of a file"
@@ -324,9 +326,9 @@ def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
     if name is None or (name == "" and not reading.strict):
         return
     if reading.strict and not PROVIDER_NAME.fullmatch(name):
-        hint = "write its name alone, such as openai; Model takes the model"
+        hint = "write only the name of the provider, such as openai; write the model under Model"
     elif not reading.strict and name not in dialect.PROVIDERS:
-        hint = f"one of {', '.join(dialect.PROVIDERS)}"
+        hint = f"use one of {', '.join(dialect.PROVIDERS)}"
     else:
         return
     reading.add_located([Problem(f'unsupported provider: "{name}"', key=str(place[-1]), hint=hint, place=place)])
@@ -343,7 +345,7 @@ def mcp_server(parsed: ParsedMapping, reading: Reading) -> Any:
     # Further faults of a server that has an error already would mostly follow from it.
     if reading.strict and parsed.is_sound and needs is None:
         message = f"unsupported mcp server type: {server.type}"
-        reading.add(message, parsed.node.start, parsed.place, key="Type", hint="one of stdio, http")
+        reading.add(message, parsed.node.start, parsed.place, key="Type", hint="use stdio or http")
     elif reading.strict and needs is not None and parsed.is_sound and not getattr(server, needs[0]):
         message = f"{needs[0]} is required for {server.type} mcp server"
         reading.add(message, parsed.node.start, parsed.place, key=needs[1], hint=f"add {needs[1]}")
@@ -366,7 +368,7 @@ def definitions(parsed: ParsedMapping, reading: Reading) -> Any:
     for place, pipeline in enumerate(pipelines):
         # Both become workflows, which need different names.
         if pipeline.name in {workflow.name for workflow in workflows}:
-            message = f"pipeline {pipeline.name!r} has the name of a workflow"
+            message = f"pipeline {pipeline.name!r} has the same name as a workflow"
             reading.add(message, parsed.node.start, (*parsed.place, "Pipelines", place, "Name"), key="Name")
     return Definitions(**{**parsed.values, "workflows": (*workflows, *map(declared, pipelines))})
 
@@ -455,9 +457,9 @@ WORKFLOW = Table(
     workflow,
     example="{Name: main, Steps: [{Name: first, Prompt: ...}]}",
     advice={
-        "Retry": "write it into a step",
-        "Catch": "write it into a step",
-        "Start": "the first listed step is the start",
+        "Retry": "add it to a step",
+        "Catch": "add it to a step",
+        "Start": "remove it: the first step in the list is the start",
     },
     more=(
         Key(
@@ -475,7 +477,7 @@ STAGE = Table(
     AgentStage,
     stage,
     example="{Name: draft, Agent: writer, Next: check}",
-    advice={"Steps": "stages do their work with Agent; steps belong to Workflows", "Order": "write StageOrder"},
+    advice={"Steps": "a stage has Agent in place of steps; steps belong to Workflows", "Order": "write StageOrder"},
 )
 PIPELINE = Table(
     "pipeline",
@@ -702,7 +704,7 @@ def _notes(key: Key) -> Iterator[str]:
     if key.required:
         yield "required"
     if key.ignored:
-        yield f"refused (in the dialect dive: a warning): {key.ignored}"
+        yield f"an error (in the dialect dive a warning): {key.ignored}"
     if key.extension:
         yield "not in the dialect dive"
     if key.formerly:

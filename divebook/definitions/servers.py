@@ -166,7 +166,7 @@ MEMORY = "memory"
 FILE = "file"
 KEYCHAIN = "keychain"
 TOKEN_STORES = (MEMORY, FILE, KEYCHAIN)
-_NO_PARAMETERS = "the MCP library builds the request for a token itself; nothing can be added to it"
+_NO_PARAMETERS = "the MCP library builds the token request itself; no parameters can be added"
 
 
 def _refused(message: str, key: str, hint: str) -> DefinitionError:
@@ -217,7 +217,7 @@ class OAuthDefinition(Definition):
     ] = None
     scopes: Annotated[tuple[str, ...], Key("Permissions to request.", example="[read]")] = ()
     pkce_enabled: Annotated[
-        bool | None, Key("Protect the exchange with PKCE. It is always protected; `false` is refused.")
+        bool | None, Key("Protect the sign-in with PKCE. PKCE is always used; `false` is an error.")
     ] = None
     token_store: Annotated[TokenStoreDefinition | None, Key("Storage of the tokens.")] = None
     extra_params: Annotated[
@@ -366,7 +366,9 @@ class MCPServerDefinition(Definition):
                 f"write args=[{args!r}]",
             )
         if "*" in self.name:  # approval rules contain the name, in which ``*`` would match any characters
-            message = f"{self.name!r} cannot be the name of an mcp server: * would match other servers too"
+            message = (
+                f"{self.name!r} cannot be the name of an mcp server: in approval rules, * would match other servers too"
+            )
             raise _refused(message, "Name", "remove the *")
 
     def allows(self, tool: str) -> bool:

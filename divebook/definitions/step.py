@@ -118,7 +118,7 @@ class Retry(Definition):
 @suggest_arguments
 @dataclass(frozen=True, slots=True)
 class Catch(Definition):
-    """Error handler of a step: names the step with which the workflow continues if the last attempt of this step has
+    """Error handler of a step. It names the step with which the workflow continues if the last attempt of this step has
     failed.
 
     ``divebook keys Catch`` describes each field.
@@ -285,7 +285,7 @@ class Ask(Definition):
             raise DefinitionError([Problem(f"unknown kind of question: {self.kind!r}", key="Kind", hint=hint)])
         require_text(self.question, "the question", 'write Ask("Publish it?")')
         if not self.question.strip():
-            raise DefinitionError([Problem("a question needs its text", key="Question", hint="write Question")])
+            raise DefinitionError([Problem("the question has no text", key="Question", hint="add Question")])
         self._put(expires_in=_seconds(self.expires_in))
         if self.has_default and self.expires_in is None:
             hint = "add ExpiresIn, or remove Default"
@@ -388,7 +388,7 @@ class ContentEntry(Definition):
 
     @property
     def present_sources(self) -> tuple[str, ...]:
-        """Names of the fields of this entry that state a source and are set, such as ``path``."""
+        """Names of those source fields that are set in this entry, such as ``path``."""
         return tuple(name for name in SOURCES if getattr(self, name) is not None)
 
     @property
@@ -429,7 +429,7 @@ NEEDED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "prompt": (("prompt", "content"), "prompt", "add Prompt or Content"),
     "action": (("action",), "action", "add Action"),
     "script": (("script",), "script", "add Script"),
-    "wait": (("seconds", "signal"), "seconds", "add Seconds, or name a Signal"),
+    "wait": (("seconds", "signal"), "seconds", "add Seconds or Signal"),
     "interrupt": (("ask",), "question", "add Ask"),
     WORKFLOW: (("workflow",), "workflow", "add Workflow"),
 }
@@ -450,7 +450,7 @@ _REFERRED = re.compile(r"^\s*\$\(\s*(?:\w+\.)*(\w+)\s*\)\s*$")
 @suggest_arguments
 @dataclass(frozen=True, slots=True)
 class Edge(Definition):
-    """Edge to another step. A path follows the edge if it has no condition or its condition is true."""
+    """Edge to another step. A path follows the edge if the edge has no condition, or if its condition is true."""
 
     names = ("step",)
     short = (str,)
@@ -522,7 +522,7 @@ class Each(Definition):
     on_item_error: Annotated[
         str | None,
         Key(
-            "Reaction to a failed item. `fail` (default): the step fails. `keep`: the error is kept as data. `skip`: "
+            "Reaction to a failed item. `fail` (default): the step fails. `keep`: the error is stored as data. `skip`: "
             "the item is left out.",
             kind=table.Text(choices=ON_ITEM_ERROR, complaint="invalid OnItemError: {}"),
             extension=True,
@@ -544,8 +544,8 @@ class Each(Definition):
         return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else _items(value))
 
     def item_name(self, index: int, key: str | None = None, step: str = "item ") -> str:
-        """Return a name for one item of the loop that people see, such as ``rows[3]``. It consists of the name of the
-        list, or else of the step, and the index or key of the item.
+        """Return a name of one item of the loop for people, such as ``rows[3]``. It consists of the name of the list
+        (or of the step, if the list has no name) and the index or key of the item.
 
         >>> Each("$(state.rows)", as_="row").item_name(3), Each([1, 2]).item_name(0, step="try")
         ('rows[3]', 'try[0]')
@@ -555,9 +555,7 @@ class Each(Definition):
         return f"{match[1] if match else step}[{index if key is None else repr(key)}]"
 
 
-PROMPT = table.Text(
-    hint="write the text right after Prompt: (Prompt: {Text, Output} is an old form; Output is now Store)"
-)
+PROMPT = table.Text(hint="write the text directly after Prompt: (in place of {Text, Output}; Output is now Store)")
 
 
 class _Undecided(tuple[Edge, ...]):
@@ -646,7 +644,7 @@ class Step(Definition):
     rollback: Annotated[
         Rollback | None,
         Key(
-            "Call that undoes the effects of the step. It is made if the run fails later or is cancelled.",
+            "Call that undoes the effects of the step. It runs if the run fails later or is cancelled.",
             extension=True,
         ),
     ] = None
@@ -761,7 +759,7 @@ class Step(Definition):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Create a step from the output of `to_dict`. Only the name of the step is checked again."""
-        require_text(data.get("name"), "the name of a step", "a log that says otherwise was not written by divebook")
+        require_text(data.get("name"), "the name of a step", "the log was not written by divebook")
         return restored(cls, data)
 
     @property
@@ -770,7 +768,8 @@ class Step(Definition):
         return tuple([edge.step for edge in self.edges] + [policy.step for policy in self.catch])
 
     def undoing(self, kind: str, action: str, parameters: Mapping[str, Any]) -> Self:
-        """Return a step that undoes the effects of this step: it calls the function `action` with the given parameters.
+        """Return a step that undoes the effects of this step. The new step calls the function `action` with the given
+        parameters.
 
         `kind` is the kind of the function, such as ``action`` or ``step``.
         """
@@ -801,7 +800,7 @@ def _plain_name(value: Any, key: str, step: object) -> Any:
         article = "an" if key[0] in "ae" else "a"
         raise SetupError(
             f"{key} of step {step!r} must be the name of {article} {key}, not the object; write {key}={own_name!r}, or "
-            "the name under which it was added"
+            f"the name under which the {key} was added"
         )
     return normal_name(value)
 
@@ -867,7 +866,9 @@ def _decided(step: Step, after: str | None) -> Step:
 def require_step(value: Any) -> Step:
     """Return `value` if it is a `Step`; raise `DefinitionError` for any other object."""
     if not isinstance(value, Step):
-        raise DefinitionError([Problem(f"a workflow holds steps, got {value!r}", hint='write Step("name", ...)')])
+        raise DefinitionError(
+            [Problem(f"each step of a workflow must be a Step, got {value!r}", hint='write Step("name", ...)')]
+        )
     return value
 
 

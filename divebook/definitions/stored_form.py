@@ -46,13 +46,17 @@ def json_value(value: Any, name: str) -> Any:
         # Values are plain now. Encoding finds what only a store refuses, such as half a character.
         encode(plain_value, name)
     except (UnstorableValueError, RecursionError) as error:
-        raise DefinitionError([Problem(f"{error}", key=name, hint="definitions hold JSON values only")]) from error
+        raise DefinitionError(
+            [Problem(f"{error}", key=name, hint="definitions can contain only JSON values")]
+        ) from error
     return plain_value
 
 
 def _json(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
-        raise UnstorableValueError(path, f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
+        raise UnstorableValueError(
+            path, f"it is nested deeper than {MAX_DEPTH} levels; check whether it contains itself"
+        )
     # Exact types only: an instance of a subclass, such as an enum member, is normalized below.
     if type(value) in _ATOMS:
         if type(value) is float and not math.isfinite(value):
@@ -61,7 +65,7 @@ def _json(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise UnstorableValueError(f"{path}[{key!r:.60}]", "keys must be strings; put it in quotes")
+                raise UnstorableValueError(f"{path}[{key!r:.60}]", "keys must be strings; put the key in quotes")
         return {str(key): _json(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if isinstance(value, _LISTS):
         return [_json(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
@@ -94,10 +98,12 @@ def recorded_default(value: Any, name: str) -> Any:
         raise DefinitionError([Problem(f"{error}", key="default")]) from error
 
 
-def require_text(value: Any, what: str, hint: str) -> None:
-    """Raise `DefinitionError` unless `value` is a string. `what` describes the value in the error message."""
+def require_text(value: Any, what: str, hint: str, key: str | None = None) -> None:
+    """Raise `DefinitionError` unless `value` is a string. `what` describes the value in the error message, `key` is the
+    field with the value.
+    """
     if not isinstance(value, str):
-        raise DefinitionError([Problem(f"{what} must be a string, got {value!r}", hint=hint)])
+        raise DefinitionError([Problem(f"{what} must be a string, got {value!r}", key=key, hint=hint)])
 
 
 def plain(value: Any) -> Any:
@@ -121,12 +127,10 @@ class Definition:
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     names: ClassVar[tuple[str, ...]] = ()
-    """Names of fields that hold names. These fields are stored in the normal form of names
-    (`divebook.text.arguments`).
-    """
+    """Fields of the definition whose values are names. Their values are normalized (`divebook.text.arguments`)."""
     short: ClassVar[tuple[type, ...]] = ()
-    """Types that may be written instead of a definition. Such a value becomes the first field: ``"topic"`` for an
-    input.
+    """Types that may be written instead of a definition. Such a value becomes the first field of the definition. For
+    example, ``"topic"`` stands for an input with this name.
     """
 
     def __init_subclass__(cls) -> None:
@@ -138,6 +142,10 @@ class Definition:
         hints |= {name: hint.partition(", Key(")[0].removeprefix("Annotated[") for name, hint in annotated.items()}
 
     def __post_init__(self) -> None:
+        # Python code may pass any value. Definitions in YAML were checked before (`divebook.definitions.reader`).
+        for name in _form(type(self)).required_texts:
+            kind = type(self).__name__
+            require_text(getattr(self, name), f"{name} of {kind}", f'write {kind}({name}="...")', name)
         for name in self.names:
             value = getattr(self, name)
             if isinstance(value, str) and not value.isascii():
@@ -216,7 +224,7 @@ def arguments(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unknown_field(cls: type[Definition], name: str) -> DefinitionError:
     return DefinitionError(
-        [Problem(f"stored {cls.__name__} has the unknown field {name!r}: a newer divebook wrote it")],
+        [Problem(f"stored {cls.__name__} has the unknown field {name!r}; a newer version of divebook wrote it")],
         "<stored definition>",
     )
 
@@ -256,6 +264,10 @@ class _Form:
         self.defaults = [(entry.name, _default(entry), bool(entry.metadata.get("always"))) for entry in stored]
         """Name and default of each field, and whether a value that is equal but not identical to the default is
         stored."""
+        self.required_texts = [
+            entry.name for entry in stored if _default(entry) is MISSING and hints[entry.name] is str
+        ]
+        """Fields that need a string and have no default."""
         self.readers = {entry.name: _reader(without_none(hints[entry.name])) for entry in stored}
         """Function that converts the plain form of each field back; None if the plain form is the value."""
         self._cls = cls
@@ -318,7 +330,7 @@ def _written(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
     """
     mandatory = {name: default is MISSING for name, default, _ in _form(cls).defaults}
     for key in data.keys() - mandatory.keys():
-        hint = did_you_mean(str(key), mandatory) or f"known are {', '.join(mandatory)}"
+        hint = did_you_mean(str(key), mandatory) or f"known keys: {', '.join(mandatory)}"
         raise DefinitionError([Problem(f"{cls.__name__} has no key {key!r}", key=str(key), hint=hint)])
     # None means an omitted key if the field has a default.
     values = {key: value for key, value in data.items() if value is not None or mandatory[key]}

@@ -200,7 +200,7 @@ class Table:
     def _schema_of(self, key: Key, *, strict: bool) -> dict[str, Any]:
         """Return the JSON schema of the values of one key, with its description, default and example."""
         if key.ignored and strict:
-            return {"type": "null", "description": f"{key.means} Refused: {key.ignored}"}
+            return {"type": "null", "description": f"{key.means} An error: {key.ignored}"}
         schema = key.kind.json_schema(strict=strict)
         if not self._is_required(key, strict=strict):
             schema = or_null(schema)
@@ -225,7 +225,7 @@ class Table:
     def _unknown(self, node: Scalar, place: Place, reading: Reading, key: Key | None) -> None:
         if reading.lax:
             return
-        hint = 'only in the dialect "divebook"' if key else self._suggestion(node.text)
+        hint = 'this key exists only in the dialect "divebook"' if key else self._suggestion(node.text)
         message = f"unknown key {node.text!r}"
         reading.add(message, node.start, (*place, node.text), key=node.text, hint=hint)
 
@@ -238,7 +238,7 @@ class Table:
             return self.advice[text]
         # "tool_config" is compared as "toolconfig" too, because keys are written in Pascal case.
         near = did_you_mean(text, names) or did_you_mean(text.replace("_", ""), names)
-        return near or f"{self.label} has {', '.join(names)}"
+        return near or f"keys of {self.label}: {', '.join(names)}"
 
     def _is_new(self, key: Key, node: Scalar, key_nodes: dict[str, Scalar], place: Place, reading: Reading) -> bool:
         """Return True if a key has not occurred before in the same mapping, False if it has. If it has occurred in
@@ -367,7 +367,7 @@ def nodes_of(value: Any, depth: int = 0) -> Node:
 
 def _scalar_key(key: Any) -> Scalar:
     if not isinstance(key, str):
-        raise TypeError(f"keys must be text, not {key!r}")
+        raise TypeError(f"keys must be strings, not {key!r}")
     return Scalar(key, key)
 
 
@@ -376,7 +376,7 @@ def _scalar(value: Any) -> Scalar:
         return Scalar(value, {None: "null", True: "true", False: "false"}[value])
     if isinstance(value, str | int | float):
         return Scalar(value, str(value))
-    raise TypeError(f"{type(value).__name__} is not plain data: use text, numbers, lists and mappings")
+    raise TypeError(f"{type(value).__name__} is not plain data; use strings, numbers, lists and mappings")
 
 
 def nearest_position(place: Place, positions: Mapping[Place, tuple[int, int]]) -> tuple[int, int]:
@@ -645,7 +645,7 @@ class Text(Plain):
         is_wrong = bool(self.choices and text) and text not in self.choices
         # Installed packages are scanned only for a name that is unknown otherwise.
         if is_wrong and (self.plugins is None or text not in plugins.names(self.plugins)):
-            hint = did_you_mean(text, self.choices) or f"one of {', '.join(self.choices)}"
+            hint = did_you_mean(text, self.choices) or f"use one of {', '.join(self.choices)}"
             reading.add(self.complaint.format(text), node.start, place, key=_key_of(place), hint=hint)
             return INVALID
         return text
@@ -671,7 +671,10 @@ class InputType(Plain):
         text = Text().read(node, place, reading)
         if text is INVALID or not reading.strict or not text or text.lower() in INPUT_TYPES:
             return text
-        hint = did_you_mean(text, INPUT_TYPES) or f"one of {', '.join(INPUT_TYPES)}; without Type everything fits"
+        hint = (
+            did_you_mean(text, INPUT_TYPES)
+            or f"use one of {', '.join(INPUT_TYPES)}; without Type, any value is accepted"
+        )
         reading.add(f"unknown type of input: {text!r}", node.start, place, key="Type", hint=hint)
         return INVALID
 

@@ -31,9 +31,7 @@ _TOOL_FUNCTION = "__divebook_tool__"
 
 @dataclass(frozen=True, slots=True)
 class ToolHints:
-    """Effects of a tool, as the author of the tool declares them. None means that it is unknown if the tool has the
-    effect.
-    """
+    """Effects of a tool, as declared by its author. None means that it is unknown whether the tool has the effect."""
 
     read_only: bool | None = None
     """True if the tool changes nothing."""
@@ -63,13 +61,13 @@ class FileSpellings(Protocol):
         """
 
     def with_links_followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of an approval rule that asks or denies, with symbolic links in file paths resolved.
-        Thereby the rule also matches calls that use the path of a link's target.
+        """Return the arguments of an approval rule that asks or denies, with symbolic links in file paths resolved. The
+        rule then also matches calls that use the path of the link's target.
         """
 
     def without_detours(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments of an approval rule that allows calls, with their file paths normalized (without ``..``
-        and ``.``). Unlike in `with_links_followed`, symbolic links in the paths stay.
+        and ``.``). Unlike `with_links_followed`, this method does not resolve symbolic links.
         """
 
 
@@ -92,8 +90,8 @@ class ToolFunction(UserFunction):
     """JSON schema of the result of a Python function with an explicit `schema`, whose omitted arguments have their
     defaults. None for other tools."""
     most: int = MOST
-    """Largest number of characters of a result for the model, which gets its head and its tail. The log has the whole
-    result.
+    """Largest number of characters of a result that the model receives. The middle of a longer result is left out. The
+    log has the whole result.
     """
     limit: int | None = None
     """Largest number of calls in one turn; None for no limit."""
@@ -106,12 +104,12 @@ class ToolFunction(UserFunction):
     server: str = ""
     """Name of the MCP server to which the tool belongs; empty for none."""
     files: FileSpellings | None = None
-    """Normalization of the file arguments for approval rules; None if the tool has no file arguments."""
+    """Object that normalizes file arguments for approval rules; None if the tool has no file arguments."""
     paths: tuple[str, ...] = ()
     """Names of arguments that are paths in the workspace in which the tool works."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments that the definition sets, with references in place of secrets. Rules that ask or deny see these
-    arguments.
+    """Arguments that the definition sets, with references in place of secrets. Approval rules that ask or deny also
+    check these arguments.
     """
     rule_name: str = ""
     """Name of the tool in approval rules, if it differs from the name that models see."""
@@ -125,7 +123,10 @@ class ToolFunction(UserFunction):
         UserFunction.__post_init__(self)
         # Names of a server's tools are chosen by the server.
         if not self.server and not is_tool_name(self.name):
-            hint = "use letters, digits, _ - and . only, at most 64, not starting with a digit: @tool(name=...)"
+            hint = (
+                "use at most 64 letters, digits, underscores, hyphens and dots, not starting with a digit: "
+                "@tool(name=...)"
+            )
             raise DefinitionError([Problem(f"{self.name!r} cannot be the name of a tool", key="name", hint=hint)])
         for option, allowed in (("most", CHARACTERS), ("limit", COUNT), ("concurrency", COUNT)):
             value = getattr(self, option)
@@ -142,8 +143,10 @@ class ToolFunction(UserFunction):
         """
         for parameter in inspect.signature(self.function).parameters.values():
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-                message = f"parameter {parameter.name!r} of {self.kind_and_name} has no name for a model"
-                raise DefinitionError([Problem(message, hint="write it as an ordinary parameter")])
+                message = (
+                    f"parameter {parameter.name!r} of {self.kind_and_name} has no name by which a model can pass it"
+                )
+                raise DefinitionError([Problem(message, hint="write an ordinary parameter")])
 
     @property
     def own_name(self) -> str:
@@ -163,7 +166,9 @@ class ToolFunction(UserFunction):
 
     @property
     def is_repeatable(self) -> bool:
-        """True if a call may be made again after the process died during the call, so that its outcome is unknown."""
+        """True if a call with an unknown outcome may be repeated, for example after the process died during the
+        call.
+        """
         return bool(self.idempotent or self.hints.idempotent or self.hints.read_only or self.takes.key)
 
 
@@ -253,10 +258,10 @@ def tool(
     read_only
         The tool changes nothing. It needs no approval, and a call may be repeated.
     destructive
-        The tool may destroy data. A person is asked first, unless a rule states something else.
+        The tool may destroy data. A person must approve each call first, unless an approval rule decides otherwise.
     idempotent
-        Two calls have the same effect as one. A call is repeated if the process died during it. For other tools a
-        person is asked.
+        Two calls have the same effect as one. If the process dies during a call, the call is repeated. For other tools,
+        a person is asked in this case.
     open_world
         The tool accesses systems beyond this machine.
     approval
@@ -269,8 +274,8 @@ def tool(
     executor
         Executor of an ordinary function, as for ``@step``.
     most
-        Largest number of characters of a result for the model: half of them its head, half its tail. The log has the
-        whole result.
+        Largest number of characters of a result that the model receives. The middle of a longer result is left out. The
+        log has the whole result.
     limit
         Largest number of calls in one turn. After that the model is informed that the limit is reached.
     concurrency

@@ -143,14 +143,14 @@ class _Composer:
     def _node(self, event: Any, depth: int) -> Node:
         mark = _mark(event.start_mark)
         if depth > MAX_DEPTH:
-            self._reading.fail(f"nested deeper than {MAX_DEPTH} levels", mark)
+            self._reading.fail(f"values are nested deeper than {MAX_DEPTH} levels", mark)
         kind = type(event).__name__
         node = self._alias(event, mark) if kind == "AliasEvent" else self._made(event, kind, mark, depth)
         # An alias counts with all nodes below it. Otherwise a short file with nested aliases could expand to any size.
         if kind == "AliasEvent" or isinstance(node, Scalar):
             self._count += size_of(node)
         if self._count > MAX_NODES:
-            self._reading.fail(f"more than {MAX_NODES} values once all aliases are unfolded", mark)
+            self._reading.fail(f"more than {MAX_NODES} values after the expansion of all aliases", mark)
         # The anchor is added when its node is complete, so that a node cannot contain itself through an alias.
         if kind != "AliasEvent" and event.anchor:
             self._anchors[event.anchor] = node
@@ -166,7 +166,7 @@ class _Composer:
 
     def _alias(self, event: Any, mark: Mark) -> Node:
         if event.anchor not in self._anchors:
-            self._reading.fail(f"alias *{event.anchor} has no finished anchor before it", mark)
+            self._reading.fail(f"alias *{event.anchor} has no complete anchor &{event.anchor} before it", mark)
         return self._anchors[event.anchor]
 
     def _scalar(self, event: Any, mark: Mark) -> Scalar:
@@ -176,7 +176,9 @@ class _Composer:
             return Scalar(text, text, mark)
         # As a string it would be another value than the one that is written.
         if len(text) > MAX_DIGITS and (INTEGER.fullmatch(text) or FLOAT.fullmatch(text)):
-            self._reading.add(f"a number of more than {MAX_DIGITS} digits", mark, hint="write it as a string in quotes")
+            self._reading.add(
+                f"the number has more than {MAX_DIGITS} digits", mark, hint="write it as a string in quotes"
+            )
         return Scalar(_resolved(text), text, mark)
 
     def _whole_characters(self, text: str, mark: Mark) -> str:
@@ -216,10 +218,10 @@ class _Composer:
 
     def _key(self, node: Node, mark: Mark) -> Scalar:
         if not isinstance(node, Scalar):
-            self._reading.fail("keys must be text, not a list or mapping", mark)
+            self._reading.fail("keys must be strings, not a list or mapping", mark)
         if not isinstance(node.value, str):
             # The key is used by its text all the same, so that the rest is checked.
-            self._reading.add(f"keys must be text, not {node.text or 'null'}", mark, hint=f"write {node.text!r}:")
+            self._reading.add(f"keys must be strings, not {node.text or 'null'}", mark, hint=f"write {node.text!r}:")
         return Scalar(node.text, node.text, mark)
 
     def _merged(self, value: Node) -> list[tuple[Scalar, Node]]:
@@ -227,7 +229,7 @@ class _Composer:
         entries: list[tuple[Scalar, Node]] = []
         for source in sources:
             if not isinstance(source, MappingNode):
-                self._reading.fail("<< takes a mapping or a list of mappings", value.start)
+                self._reading.fail("the value of << must be a mapping or a list of mappings", value.start)
             # Of several sources, the earlier ones have priority.
             entries = _with_merged(entries, list(source.entries))
         return entries
@@ -353,7 +355,7 @@ class _Scanner:
 
     def _value(self, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            self._fail(f"nested deeper than {MAX_DEPTH} levels")
+            self._fail(f"values are nested deeper than {MAX_DEPTH} levels")
         first = self._peek()
         if first == "{":
             return self._mapping(depth)
@@ -365,8 +367,8 @@ class _Scanner:
         if match is None:
             character = self._text[self._at : self._at + 1]
             if character:
-                self._fail(f"a value was expected, not {character!r}")
-            self._fail("the text ends where a value was expected")
+                self._fail(f"expected a value, not {character!r}")
+            self._fail("expected a value at the end of the text")
         self._at = match.end()
         return self._converted(match.group(), mark)
 
@@ -375,7 +377,7 @@ class _Scanner:
             return Scalar(JSON_WORDS[text], text, mark)
         # Python refuses to parse integers of thousands of digits.
         if text[0] != '"' and len(text) > MAX_DIGITS:
-            self._reading.fail(f"not valid JSON: a number of more than {MAX_DIGITS} digits", mark)
+            self._reading.fail(f"not valid JSON: the number has more than {MAX_DIGITS} digits", mark)
         # The text is one token of JSON, whose escapes the standard library decodes.
         value = json.loads(text)
         if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
@@ -405,8 +407,8 @@ class _Scanner:
 
     def _key(self) -> Scalar:
         if self._peek() != '"':
-            self._fail("a key in double quotes was expected")
+            self._fail("expected a key in double quotes")
         key = self._scalar()
         if not self._take(":"):
-            self._fail("':' expected after the key")
+            self._fail("expected ':' after the key")
         return key

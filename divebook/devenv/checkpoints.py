@@ -84,7 +84,7 @@ class EnvironmentCheckpoints:
             return _manifest(path)
         except FileNotFoundError:
             names = ", ".join(manifest["name"] for manifest in self.manifests()) or "none"
-            raise CheckpointNotFoundError(f"there is no checkpoint {name!r}; there are: {names}") from None
+            raise CheckpointNotFoundError(f"there is no checkpoint {name!r}; existing checkpoints: {names}") from None
         except ValueError as error:
             raise DevEnvError(f"the checkpoint {name!r} is damaged: {error}") from error
 
@@ -125,7 +125,9 @@ class EnvironmentCheckpoints:
     def begin(self, name: str, *, overwrite: bool) -> Path:
         """Create the temporary folder in which a new checkpoint is written, and return it."""
         if self.path(name).exists() and not overwrite:
-            raise DevEnvError(f"there is a checkpoint {name!r}: choose another name, or replace it with --overwrite")
+            raise DevEnvError(
+                f"the checkpoint {name!r} already exists; choose another name, or replace it with --overwrite"
+            )
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = self._folder / f"{_SAVING_PREFIX}{secrets.token_hex(6)}"
         temporary.mkdir(mode=0o700)
@@ -158,7 +160,7 @@ class EnvironmentCheckpoints:
             (temporary / _FILES_FILE).write_text(text, encoding="utf-8")
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise LimitExceededError(f"the disk has too little space for the checkpoint: {error}") from error
+                raise LimitExceededError(f"the disk has not enough space for the checkpoint: {error}") from error
             raise DevEnvError(f"the files cannot be saved: {error}") from error
         digest = sha256(text.encode()).hexdigest()
         return {"kind": _FILES, "path": _FILES_FILE, "sha256": digest}, left_out
@@ -208,7 +210,7 @@ class EnvironmentCheckpoints:
         """
         for artefact in self.artefacts(name).values():
             if "path" in artefact and digest_of(self.path(name) / artefact["path"]) != artefact["sha256"]:
-                raise DevEnvError(f"{artefact['path']} of the checkpoint {name!r} is damaged: nothing was changed")
+                raise DevEnvError(f"{artefact['path']} of the checkpoint {name!r} is damaged; nothing was changed")
         trees = {key: _tree(rows) for key, rows in self._rows(name).items()}
         # Reading a content verifies it.
         for digest in {digest for tree in trees.values() for digest in _digests(tree)}:
@@ -319,9 +321,9 @@ class ContentStore:
         try:
             content = (self._folder / digest).read_bytes()
         except OSError as error:
-            raise DevEnvError(f"the content {digest[:12]}... of a checkpoint cannot be read: {error}") from error
+            raise DevEnvError(f"the file content {digest[:12]}... of a checkpoint cannot be read: {error}") from error
         if sha256(content).hexdigest() != digest:
-            raise DevEnvError(f"the content {digest[:12]}... of a checkpoint is damaged: take another checkpoint")
+            raise DevEnvError(f"the file content {digest[:12]}... of a checkpoint is damaged; use another checkpoint")
         return content
 
     def forget_but(self, digests: set[str]) -> None:
@@ -385,7 +387,10 @@ async def save(
     if not force:
         _require_small(saved)
     mounts = {} if with_mounts else isolation.mounts()
-    notes = [f"{target} is your own folder {source}: --include-mounts saves it" for target, source in mounts.items()]
+    notes = [
+        f"{target} (your own folder {source}); to save it too, use --include-mounts"
+        for target, source in mounts.items()
+    ]
     # Write all parts into a temporary folder, which `finish` renames.
     temporary = checkpoints.begin(name, overwrite=overwrite)
     try:
@@ -478,10 +483,11 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
         environments.write(isolation.folder, state)
         if is_saving_backup:
             await delete(isolation, BACKUP)
-        raise NotReplacedError(f"the environment could not be restored, and is unchanged: {error}") from error
+        raise NotReplacedError(f"the environment was not changed, because the restore failed: {error}") from error
     except (DevEnvError, ContainerError) as error:
         has_backup = name != BACKUP and checkpoints.path(BACKUP).exists()
-        advice = f"restore {BACKUP!r}, or destroy it" if has_backup else "restore another checkpoint, or destroy it"
+        checkpoint = f"the checkpoint {BACKUP!r}" if has_backup else "another checkpoint"
+        advice = f"restore {checkpoint}, or destroy the environment"
         environments.write(isolation.folder, environments.error_state(state, error))
         raise DevEnvError(f"the environment could not be restored: {error}; {advice}") from error
     if backup:
@@ -501,8 +507,8 @@ def _require_own_backup(checkpoints: EnvironmentCheckpoints, state: State) -> No
     """
     if any(each["name"] == BACKUP and each.get("environment_id") != state["id"] for each in checkpoints.manifests()):
         raise DevEnvError(
-            f"the checkpoint {BACKUP!r} is the backup of a destroyed environment, and is not replaced: restore it, "
-            "delete it, or restore with --no-backup"
+            f"the checkpoint {BACKUP!r} is the backup of a destroyed environment, and is not replaced; restore or "
+            "delete this checkpoint first, or use --no-backup"
         )
 
 
@@ -524,7 +530,7 @@ async def finish_restoring(environments: Environments, isolation: Isolation) -> 
         without_phase = {key: value for key, value in state.items() if key not in ("phase", "restoring")}
         environments.write(isolation.folder, environments.error_state(without_phase, error))
         raise DevEnvError(
-            f"restoring {name!r} was interrupted, and failed when it was repeated: {error}; restore a checkpoint, or "
+            f"the restore of {name!r} was interrupted, and a second attempt failed: {error}; restore a checkpoint, or "
             "destroy the environment"
         ) from error
 
@@ -543,7 +549,7 @@ async def put_back(environments: Environments, isolation: Isolation, name: str) 
     saved = _folders(environments, isolation, with_mounts=True)
     for key, tree in trees.items():
         if key not in saved:
-            raise DevEnvError(f"the folder {key} of the checkpoint does not exist in the environment any more")
+            raise DevEnvError(f"the folder {key} of the checkpoint no longer exists in the environment")
         # Files left out then are not touched, although the user may have other patterns by now.
         exclude = (*saved[key].exclude, *left_out.get(key, ()))
         checkpoints.put_back(tree, saved[key]._replace(exclude=exclude))
@@ -582,11 +588,11 @@ def _require_small(saved: dict[str, SavedFolder]) -> None:
     for folder in saved.values():
         if folder.path in (Path("/"), Path.home()):
             raise LimitExceededError(
-                f"{folder.path} is not saved as a whole: list files to leave out in {IGNORED}, or use --force"
+                f"the folder {folder.path} is saved only with --force; list files to leave out in {IGNORED} first"
             )
         size = size_of(folder.path)
         if size > LARGEST:
             raise LimitExceededError(
-                f"{folder.path} has {size:,} bytes, more than a checkpoint may have ({LARGEST:,}): list files to leave "
+                f"{folder.path} has {size:,} bytes, but a checkpoint may have at most {LARGEST:,}; list files to leave "
                 f"out in {IGNORED}, or use --force"
             )

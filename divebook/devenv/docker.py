@@ -72,10 +72,11 @@ class DockerIsolation(Isolation):
         ports_of(self.section.get("ports", ()))
         if self.section.get("ports") and self.section.get("network") == _NO_NETWORK:
             raise DevEnvError(
-                "docker.ports: a container without a network cannot publish ports: remove one of the settings"
+                "docker.ports: a container without a network cannot publish ports; remove docker.ports, or set "
+                "docker.network"
             )
         if any(mount.is_read_only for mount in self._mounts if mount.target == self._workdir):
-            raise DevEnvError(f"docker.volumes: {self._workdir} is the working folder: it cannot be read-only")
+            raise DevEnvError(f"docker.volumes: {self._workdir} is the working folder and cannot be read-only")
         return {"container_id": "", "image": self.text(self.section["image"])}
 
     @property
@@ -183,7 +184,7 @@ class DockerIsolation(Isolation):
         """Start the environment's container, so that commands can run in it."""
         async with self._engine() as engine:
             if await self.retrying(lambda: engine.state(self._container)) is None:
-                raise DevEnvError(f"the container of {self.state['name']!r} no longer exists: restore a checkpoint")
+                raise DevEnvError(f"the container of {self.state['name']!r} no longer exists; restore a checkpoint")
             await engine.begin(self._container)
 
     @property
@@ -437,7 +438,8 @@ def _mount(volume: str, folder: Path) -> Mount:
     source, _, target = text.removesuffix(":ro").rpartition(":")
     if not source or not target.startswith("/"):
         raise DevEnvError(
-            f"docker.volumes: {volume!r} is not SOURCE:TARGET or SOURCE:TARGET:ro with an absolute target"
+            f"docker.volumes: invalid volume {volume!r}; write SOURCE:TARGET or SOURCE:TARGET:ro, with an absolute "
+            "TARGET"
         )
     target = target.rstrip("/") or "/"
     # "cache:/cache" -> a folder of the environment; "./data:/data" and "/srv/data:/data" -> folders of the user.
@@ -458,9 +460,9 @@ def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
     if path in (Path("/"), Path("/var"), home) or any(path.is_relative_to(forbidden) for forbidden in _FORBIDDEN):
         reason = "containers must not access it"
     elif path.is_relative_to(folder.parent) and not path.is_relative_to(folder):
-        reason = "it holds other environments"
+        reason = "it contains other environments"
     elif path.is_relative_to(home) and path.relative_to(home).parts[0].startswith(".") and not is_read_only:
-        reason = "hidden folders of the home folder can only be mounted with :ro"
+        reason = "hidden folders in the home folder can only be mounted read-only, with :ro"
     # The environment's own folder is allowed wherever the root lies.
     if reason is not None and not path.is_relative_to(folder):
         raise EnvironmentDeniedError(f"docker.volumes: {path} cannot be mounted: {reason}")
@@ -476,7 +478,7 @@ def ports_of(texts: Iterable[str]) -> list[PublishedPort]:
     for text in texts:
         match = _PORTS.fullmatch(text)
         if match is None:
-            raise DevEnvError(f"docker.ports: {text!r} is not valid: expected [ADDRESS:][OUTSIDE:]INSIDE[/tcp or /udp]")
+            raise DevEnvError(f"docker.ports: invalid port {text!r}; write [ADDRESS:][OUTSIDE:]INSIDE[/tcp or /udp]")
         inside = _range(match["inside"], text)
         outside = _range(match["outside"] or "", text)
         if outside and len(outside) != len(inside):
@@ -494,7 +496,10 @@ def _range(text: str, port: str) -> list[int]:
     first, _, last = text.partition("-")
     numbers = list(range(int(first), int(last or first) + 1)) if first else []
     if text and not (numbers and numbers[0] > 0 and numbers[-1] <= _LARGEST_PORT):
-        raise DevEnvError(f"docker.ports: {port!r} is not valid: ports are 1 to {_LARGEST_PORT}, and ranges ascend")
+        raise DevEnvError(
+            f"docker.ports: invalid port {port!r}; ports are numbers from 1 to {_LARGEST_PORT}, and a range starts "
+            "with the smaller number"
+        )
     return numbers
 
 

@@ -37,7 +37,7 @@ async def locked(path: Path, subject: str, *, wait: float = WAIT) -> AsyncIterat
     except OSError as error:
         raise DevEnvError(f"{path} cannot be locked: {error.strerror}; use another root") from error
     if descriptor is None:
-        raise DevEnvError(f"{subject} is busy: another process works on it; wait longer with --wait SECONDS")
+        raise DevEnvError(f"{subject} is in use by another process; to wait longer, use --wait SECONDS")
     try:
         yield
     finally:
@@ -118,16 +118,18 @@ class Environments:
         state = self.state(folder) if folder.is_dir() else {}
         # A folder without a state was left by a creation that was killed before it wrote the state.
         if not (folder / "state.json").exists() or state.get("phase") in {*UNFINISHED} - {*phases}:
-            raise EnvironmentNotFoundError(f"there is no environment {name!r}: create it first")
+            raise EnvironmentNotFoundError(f"there is no environment {name!r}; create it first")
         settings = self.settings
         if state.get("tenant", self.tenant) != self.tenant:
             if settings.hide_foreign:
-                raise EnvironmentNotFoundError(f"there is no environment {name!r}: create it first")
+                raise EnvironmentNotFoundError(f"there is no environment {name!r}; create it first")
             raise EnvironmentDeniedError(f"the environment {name!r} belongs to another tenant")
         if settings.owner_only and state.get("owner", self.owner) != self.owner:
             raise EnvironmentDeniedError(f"the environment {name!r} belongs to {state['owner']!r}")
         if state.get("error", {}).get("code") == EnvironmentDeniedError.exit_code:
-            raise EnvironmentDeniedError(f"the state of {name!r} cannot be read: {state['error']['message']}")
+            raise EnvironmentDeniedError(
+                f"the state of environment {name!r} cannot be read: {state['error']['message']}"
+            )
         return folder
 
     @asynccontextmanager
@@ -193,7 +195,9 @@ class Environments:
         try:
             result: Configuration = json.loads((folder / "config.json").read_text("utf-8"))
         except (OSError, ValueError) as error:
-            raise DevEnvError(f"the configuration of {folder.name!r} cannot be read: {error}; destroy it") from error
+            raise DevEnvError(
+                f"the configuration of environment {folder.name!r} cannot be read: {error}; destroy the environment"
+            ) from error
         return result
 
     def isolation(self, folder: Path, state: State, configuration: Configuration | None = None) -> Isolation:

@@ -38,7 +38,7 @@ INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR")
 ENFORCED = "enforced"
 CHECKED = "checked"
 ADVISORY = "advisory"
-NO_BOUNDARY = "commands run as you and can access everything that you can: this is not a security boundary"
+NO_BOUNDARY = "no security boundary: commands run with your user account and can access everything that you can"
 
 
 class CommandOptions(NamedTuple):
@@ -159,7 +159,8 @@ class Isolation(ABC):
         if command_options.user not in (None, getpass.getuser(), str(os.getuid())):
             kind = self.state["isolation_type"]
             raise DevEnvError(
-                f"--user {command_options.user}: commands of {kind} environments run as you; a container has users"
+                f"--user {command_options.user} cannot be used in {kind} environments, because their commands run with "
+                "your user account; use a container"
             )
         if command_options.terminal is None:
             return command
@@ -464,7 +465,8 @@ class VirtualenvIsolation(Isolation):
         if shutil.which("uv") is None and shutil.which(f"python{version}") is None:
             versions = ", ".join(available_pythons()) or "none"
             raise DevEnvError(
-                f"virtualenv.python_version: Python {version} is not installed; found {versions}. uv can install others"
+                f"virtualenv.python_version: Python {version} is not installed (installed: {versions}). To let "
+                "divebook download Python versions, install uv"
             )
         return {"virtualenv_path": str(self._path)}
 
@@ -589,7 +591,7 @@ async def install(isolation: Isolation, run: Run) -> list[str]:
             await _install_in_image(isolation, run, workspace, missing)
         # Looked for again: a package may have another name than its tool, or may be missing in the registry.
         remaining = [tool for tool in missing if not await _has(run, workspace, tool)]
-    return [f"the tool {tool!r} is not installed: install it by an init command" for tool in remaining]
+    return [f"the tool {tool!r} is not installed; install it with an init command" for tool in remaining]
 
 
 async def _has(run: Run, workspace: LocalWorkspace, tool: str) -> bool:
@@ -613,7 +615,9 @@ async def _run_installer(run: Run, workspace: LocalWorkspace, command: str, **op
     result = await run(workspace, command, **options)
     if result.exit_code:
         output = (result.stderr.strip() or result.stdout.strip())[-2000:]
-        raise CommandFailedError(f"installing tools: {command!r} failed with code {result.exit_code}: {output}")
+        raise CommandFailedError(
+            f"the tools cannot be installed: {command!r} failed with exit code {result.exit_code}: {output}"
+        )
 
 
 # --- copies of files into an environment and out of it ---
@@ -625,8 +629,8 @@ _PIECE = 1 << 16
 async def copy_in(run: Run, source: Path, target: str) -> str:
     """Copy a file or folder of this machine into an environment. Return the path of the copy in the environment.
 
-    The ``tar`` of the environment unpacks the copy, so that modes are kept and its permissions apply. An existing
-    folder `target` receives the copy inside. Any other `target` is the new path of the copy.
+    The ``tar`` of the environment unpacks the copy, so that modes are kept and its permissions apply. If `target` is an
+    existing folder, the copy is placed inside it. Otherwise, `target` is the path of the copy.
     """
     # "/data/copy" -> folder "/data", name "copy", unless "/data/copy" is a folder itself.
     into, name = posixpath.split(target)
@@ -671,13 +675,13 @@ def _temporary_folder_near(target: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".dev_env-") as temporary:
             yield Path(temporary)
     except FileNotFoundError as error:
-        raise DevEnvError(f"there is no folder {folder} on this machine: create it first") from error
+        raise DevEnvError(f"there is no folder {folder} on this machine; create it first") from error
 
 
 async def _run_checked(run: Run, command: str, **options: object) -> None:
     result = await run(command, **options)
     if result.exit_code:
-        raise DevEnvError(f"the files cannot be copied: {result.stderr.strip()[-2000:] or 'tar has failed'}")
+        raise DevEnvError(f"the files cannot be copied: {result.stderr.strip()[-2000:] or 'tar failed'}")
 
 
 def _name_of(source: Path) -> str:
@@ -689,7 +693,7 @@ def _pack(source: Path, name: str, file: BinaryIO) -> None:
         with tarfile.open(fileobj=file, mode="w") as archive:
             archive.add(source, name)
     except OSError as error:
-        raise DevEnvError(f"{source} of this machine cannot be read: {error}") from error
+        raise DevEnvError(f"{source} on this machine cannot be read: {error}") from error
     file.seek(0)
 
 

@@ -99,12 +99,13 @@ class DevEnvManager:
     r"""Manager of the development environments below one root folder: it creates and removes them, runs commands in
     them and saves checkpoints.
 
-    Owner and tenant are labels, not an authentication: to separate users, give each a root and a system account.
+    Owner and tenant are labels, not authentication. To separate users, give each user a separate root folder and system
+    account.
 
     Parameters
     ----------
     root
-        The folder below which all files lie.
+        Folder that contains all files of the manager.
     tenant, owner
         Labels of new environments. Only environments of this tenant are visible.
     wait
@@ -112,11 +113,11 @@ class DevEnvManager:
     log_format
         ``text`` or ``json``: the format of ``logs/dev_env.log``.
     warnings, verbose
-        Whether warnings, and all other lines of the log, are also printed on stderr.
+        True to print warnings, or all other lines of the log, on stderr as well.
     now
-        The clock: returns the time as ISO 8601.
+        Function that returns the current time in ISO 8601.
     retrying
-        Retries function calls after temporary errors, such as network errors.
+        Object that retries function calls after temporary errors, such as network errors.
 
     Examples
     --------
@@ -173,8 +174,9 @@ class DevEnvManager:
         """Return the configuration that an environment created by `create` with the same arguments would get. Nothing
         is created.
 
-        Later parts override earlier ones: template with its parents, profile, `settings`, `environ`. Placeholders such
-        as ``${ENV_NAME}`` are filled in at the end, so that all parts may contain them.
+        The configuration is built from these parts, of which later ones override earlier ones: the template with its
+        parents, the profile, `settings`, `environ`. Placeholders such as ``${ENV_NAME}`` are filled in at the end, so
+        that all parts may contain them.
         """
         folder = self.layout.environment(name)
         configuration, inherits = self.templates.resolved(template)
@@ -212,7 +214,8 @@ class DevEnvManager:
         fallback: bool = False,
         install_tools: bool = False,
     ) -> Path:
-        """Create an environment and return its folder. If a step fails, all that was created is removed.
+        """Create an environment and return its folder. If a step of the creation fails, everything that was created is
+        removed.
 
         Parameters
         ----------
@@ -224,13 +227,13 @@ class DevEnvManager:
         environ
             Environment variables in addition to those of the template.
         init
-            Whether to run the commands of ``init``.
+            True to run the commands of ``init``.
         exist_ok
-            Whether to return an existing environment of the same name, template and profile.
+            True to return an existing environment with the same name, template and profile.
         keep_failed
-            Whether to keep an environment that could not be created, for inspection.
+            True to keep an environment that could not be created, for inspection.
         strict_limits
-            Whether to raise `LimitExceededError` if a limit cannot be enforced.
+            True to raise `LimitExceededError` if a limit cannot be enforced.
         pull
             When to fetch an image: ``never``, ``missing`` or ``always``.
         timeout
@@ -238,9 +241,9 @@ class DevEnvManager:
         expires
             Seconds after which `collect` removes the environment.
         fallback
-            Whether to use another section of the template if no container engine answers.
+            True to use another section of the template if no container engine responds.
         install_tools
-            Whether to install the tools of the template. A tool without a known package causes a warning.
+            True to install the tools of the template. A tool without a known package causes a warning.
         """
         # Order: record the environment as "creating" first, then build it. A process that is killed in between leaves
         # a record by which the next `create`, `destroy` or `collect` finds and removes the rest.
@@ -300,7 +303,9 @@ class DevEnvManager:
                 self._environments.folder_of(name)
                 return True
             else:
-                raise DevEnvError(f"there is an environment {folder.name!r}: choose another name, or destroy it first")
+                raise DevEnvError(
+                    f"the environment {folder.name!r} already exists; choose another name, or destroy it first"
+                )
         return False
 
     def _new_state(self, name: str, template: str, profile: str, configuration: Configuration) -> State:
@@ -330,7 +335,7 @@ class DevEnvManager:
         # Default limits that nobody asked for must not be a reason to refuse a small machine.
         require_host(dict(state["resource_limits"].items() - defaults), self.layout.environments)
         # The lock of the root: two creations at once must not both use the last place of a quota.
-        async with locked(self.layout.environments / ".lock", "the root", wait=self.wait):
+        async with locked(self.layout.environments / ".lock", "the root folder", wait=self.wait):
             states = [self._environments.state(path) for path in self._environments.folders()]
             limits = [each.get("resource_limits", {}) for each in states if each["tenant"] == self.tenant]
             self._environments.settings.require_quota(self.tenant, state["resource_limits"], limits)
@@ -347,7 +352,7 @@ class DevEnvManager:
         try:
             await engine_version()
         except EngineUnavailableError as error:
-            self.warn(f"using {kinds[0]} instead of a container: {error}", name)
+            self.warn(f"{kinds[0]} is used instead of a container: {error}", name)
             return {**configuration, "isolation_type": kinds[0]}
         return configuration
 
@@ -397,7 +402,7 @@ class DevEnvManager:
             # delete.
             before = isolation.disk()
             if before > _disk_limit(isolation):
-                self.warn(f"{_over_disk(isolation, before)}: commands can remove files, but not write into them", name)
+                self.warn(f"{_over_disk(isolation, before)}; commands can delete files, but not write files", name)
                 command = _without_writes(command)
             command_options = CommandOptions(user, terminal)
             async with isolation.workspace(command_options) as workspace:
@@ -423,11 +428,11 @@ class DevEnvManager:
                 self._environments.write(folder, {**self._environments.state(folder), "last_used": self.now()})
             if is_out:
                 limit = isolation.configuration["resource_limits"]["memory"]
-                raise LimitExceededError(f"the memory limit, {limit}, ended the command")
+                raise LimitExceededError(f"the command was ended, because it reached the memory limit of {limit}")
             used = isolation.disk()
             # A command that has freed something succeeds, even if the environment still is above its limit.
             if used > _disk_limit(isolation) and used >= before:
-                raise LimitExceededError(f"{_over_disk(isolation, used)}: remove files")
+                raise LimitExceededError(f"{_over_disk(isolation, used)}; delete files")
             return result
 
     def detach(
@@ -446,7 +451,9 @@ class DevEnvManager:
         # Fail at once for a broken environment: later errors only appear in the output of the job.
         folder = self._environments.folder_of(name)
         if self._environments.state(folder)["status"] == ERROR:
-            raise CommandFailedError(f"the environment {name!r} is broken: restore a checkpoint, or create it again")
+            raise CommandFailedError(
+                f"the environment {name!r} is broken; restore a checkpoint, or destroy and create it again"
+            )
         identity = {"root": str(self.layout.root), "tenant": self.tenant, "owner": self.owner}
         call = {"name": name, "command": command, "environ": environ, "cwd": cwd, "user": user}
         limits = {"timeout": None if math.isinf(timeout) else timeout}
@@ -460,13 +467,13 @@ class DevEnvManager:
     async def copy_in(self, source: Path, name: str, target: str) -> str:
         """Copy a file or folder of this machine into an environment; return the path of the copy there.
 
-        An existing folder `target` receives the copy inside. Any other `target` is the new path of the copy.
+        If `target` is an existing folder, the copy is placed inside it. Otherwise, `target` is the path of the copy.
         """
         with self._activity.operation("cp", name, f"{source} {name}:{target}"):
             isolation = await self._ready(name)
             used = isolation.disk()
             if used > _disk_limit(isolation):
-                raise LimitExceededError(f"{_over_disk(isolation, used)}: remove files")
+                raise LimitExceededError(f"{_over_disk(isolation, used)}; delete files")
             async with self._without_secrets(name) as run:
                 return await copy_in(run, source, target)
 
@@ -490,7 +497,7 @@ class DevEnvManager:
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[LocalWorkspace]:
-        """Yield an entered workspace for an environment: its files, and a shell with its environment variables."""
+        """Yield an entered workspace with the files of an environment, and a shell with its environment variables."""
         isolation = await self._ready(name)
         workspace = isolation.workspace()
         async with workspace:
@@ -506,10 +513,10 @@ class DevEnvManager:
             if status == ERROR:
                 cause = isolation.state.get("error", {}).get("message", "its container no longer exists")
                 raise CommandFailedError(
-                    f"the environment {name!r} is broken: {cause}; restore a checkpoint, or create it again"
+                    f"the environment {name!r} is broken: {cause}; restore a checkpoint, or destroy and create it again"
                 )
             if status == STOPPED and not start:
-                raise CommandFailedError(f"the environment {name!r} is stopped: dev_env start {name}")
+                raise CommandFailedError(f"the environment {name!r} is stopped; run `dev_env start {name}`")
             if status == STOPPED:
                 await isolation.start_container()
             isolation.state = {**isolation.state, "status": RUNNING, "last_used": self.now()}
@@ -523,7 +530,7 @@ class DevEnvManager:
         state = self._environments.state(folder)
         isolation = self._environments.isolation(folder, state)
         if state.get("phase") == RESTORING:
-            self.warn(f"restoring {state['restoring']!r} was interrupted, and is repeated", folder.name)
+            self.warn(f"the restore of {state['restoring']!r} was interrupted, and is repeated now", folder.name)
             await finish_restoring(self._environments, isolation)
         return isolation
 
@@ -548,10 +555,10 @@ class DevEnvManager:
         Parameters
         ----------
         keep_checkpoints
-            Whether to keep its checkpoints for the next environment of the same name.
+            True to keep the checkpoints for the next environment with the same name.
         force
-            Whether to forget an environment that cannot be removed, for example because no engine answers. A warning
-            names what may remain.
+            True to remove the record of an environment that cannot be removed itself, for example because no container
+            engine responds. A warning names the parts that may remain.
         """
         with self._activity.operation("destroy", name):
             # An environment whose removal was interrupted is found too, so that the removal can be completed.
@@ -574,7 +581,7 @@ class DevEnvManager:
         idle
             Seconds without a command after which an environment is stopped.
         dry
-            Whether to only report what would be done.
+            True to only report what would be done.
         """
         with self._activity.operation("gc", ""):
             cleanup = Cleanup(self._environments, idle, dry)
@@ -596,18 +603,16 @@ class DevEnvManager:
         Parameters
         ----------
         all_tenants
-            Whether to list the environments of all tenants. Only operators may.
+            True to list the environments of all tenants. Only operators are allowed to do this.
         usage
-            Whether to measure the resource usage of each environment, which takes a moment.
+            True to measure the resource usage of each environment, which takes a moment.
         """
         if status not in (None, "all", "", *STATUSES):
-            raise DevEnvError(f"there is no status {status!r}: use {', '.join(STATUSES)}, or all")
+            raise DevEnvError(f"unknown status {status!r}; use one of {', '.join(STATUSES)}, all")
         # Filters by tenant need a permission, but a filter by owner does not: owners of a tenant see each other.
         is_operator = self.owner in self._environments.settings.operators
         if (all_tenants or tenant not in (None, self.tenant)) and not is_operator:
-            raise EnvironmentDeniedError(
-                f"the environments of {tenant or 'all tenants'} can be listed by operators only"
-            )
+            raise EnvironmentDeniedError(f"only operators can list the environments of {tenant or 'all tenants'}")
         states = []
         for folder in self._environments.folders():
             state = await self._with_current_status(folder, usage=usage)
@@ -648,8 +653,8 @@ class DevEnvManager:
         return {**usage.as_json(), "limits": limits, "enforcement": state.get("enforcement", {})}
 
     def events(self, name: str | None = None) -> Iterator[str]:
-        """Return the log of operations as JSON lines, oldest first: for one environment, or without `name` for all of
-        this tenant.
+        """Return the log of operations as JSON lines, oldest first. Without `name`, it contains the operations on all
+        environments of this tenant.
         """
         return self.log.json_lines(self.tenant, name)
 
@@ -677,17 +682,17 @@ class DevEnvManager:
         Parameters
         ----------
         with_mounts
-            Whether to save the user's folders that a container mounts.
+            True to save the user's folders that a container mounts.
         force
-            Whether to save the home folder, or a folder that is too large.
+            True to save even the home folder, or a folder that is too large.
         export
-            Whether to write the image of a container into a file of the checkpoint, for use on other machines.
+            True to write the image of a container into a file of the checkpoint, for use on other machines.
         """
         with self._activity.operation("save", name, checkpoint):
             checked_name(checkpoint, "checkpoint")
             # A restore would replace it, and delete it when it is complete.
             if checkpoint == BACKUP:
-                raise DevEnvError(f"{BACKUP!r} is the name of the backup during a restore: choose another name")
+                raise DevEnvError(f"the name {BACKUP!r} is reserved for the backup of a restore; choose another name")
             async with self._environments.hold(name) as folder:
                 isolation = await self._without_interrupted_restore(folder)
                 path, notes = await save(
@@ -716,7 +721,7 @@ class DevEnvManager:
                 # An unknown checkpoint is reported before a backup is saved.
                 checkpoints_of(folder).read(checkpoint)
                 if backup and await isolation.is_gone():
-                    self.warn("its container no longer exists, so no backup is saved", name)
+                    self.warn("the container of the environment no longer exists, so no backup is saved", name)
                     backup = False
                 await restore(self._environments, isolation, checkpoint, backup=backup)
 
@@ -791,7 +796,7 @@ class _Creation:
                 if result.exit_code:
                     output = (result.stderr.strip() or result.stdout.strip())[-2000:]
                     raise CommandFailedError(
-                        f"the init command {command!r} failed with code {result.exit_code}: {output}"
+                        f"the init command {command!r} failed with exit code {result.exit_code}: {output}"
                     )
 
     async def undo(self, error: BaseException, *, keep: bool) -> None:
@@ -891,7 +896,7 @@ def _disk_limit(isolation: Isolation) -> int:
 
 def _over_disk(isolation: Isolation, used: int) -> str:
     limit = isolation.configuration["resource_limits"]["disk"]
-    return f"the environment uses {used:,} bytes of disk, more than its limit, {limit}"
+    return f"the environment uses {used:,} bytes of disk space, but its limit is {limit}"
 
 
 def _without_writes(command: Command) -> Command:
@@ -1062,7 +1067,7 @@ def _check_result(name: str, detail: str, *, ok: bool, required: bool = False) -
 def _check_root(layout: Layout) -> dict[str, Any]:
     is_there = layout.root.is_dir()
     is_open = os.access(layout.root, os.W_OK | os.X_OK)
-    detail = f"{layout.root}" if is_there and is_open else f"{layout.root} is not a folder that you may write"
+    detail = f"{layout.root}" if is_there and is_open else f"{layout.root} is not a folder in which you can write"
     return _check_result("root", detail, ok=is_there and is_open, required=True)
 
 
@@ -1071,7 +1076,7 @@ def _check_permissions(layout: Layout) -> dict[str, Any]:
         layout.require_own()
     except EnvironmentDeniedError as error:
         return _check_result("permissions", str(error), ok=False, required=True)
-    return _check_result("permissions", "only you can change the recorded environments", ok=True, required=True)
+    return _check_result("permissions", "only you can change the files of your environments", ok=True, required=True)
 
 
 def _check_disk(layout: Layout) -> dict[str, Any]:
@@ -1097,4 +1102,4 @@ def _check_pythons() -> dict[str, Any]:
 
 def _check_uv() -> dict[str, Any]:
     path = shutil.which("uv")
-    return _check_result("uv", path or "not on the PATH: venv and pip are used instead", ok=path is not None)
+    return _check_result("uv", path or "not on the PATH; venv and pip are used instead", ok=path is not None)

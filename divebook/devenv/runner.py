@@ -39,7 +39,7 @@ async def run(manager: DevEnvManager, request: dict[str, Any]) -> dict[str, Any]
             undecodable="surrogateescape",
         )
     except asyncio.CancelledError:
-        return {"exit_code": None, "error": "it was killed"}
+        return {"exit_code": None, "error": "the job was killed"}
     except DivebookError as error:
         os.write(2, f"dev_env: {error}\n".encode(errors="replace"))
         return {"exit_code": None, "error": str(error)}

@@ -62,7 +62,7 @@ class Templates:
         path = self._path(checked_name(name, "template"))
         if path is None:
             names = ", ".join(sorted(self._paths()))
-            raise TemplateNotFoundError(f"there is no template {name!r}; known are {names}")
+            raise TemplateNotFoundError(f"there is no template {name!r}; existing templates: {names}")
         return path
 
     def resolved(self, name: str) -> tuple[Configuration, list[str]]:
@@ -89,18 +89,23 @@ class Templates:
         """
         checked_name(name, "template")
         if name in _built_in():
-            raise EnvironmentDeniedError(f"the template {name!r} is built in: choose another name, and extend it")
+            raise EnvironmentDeniedError(
+                f"the built-in template {name!r} cannot be replaced; create a template with another name that extends "
+                "it"
+            )
         path = self._path(name) or self.folder / f"{name}.json"
         # File systems may be case-insensitive, so two templates must not differ in case only.
         names = [existing for existing in self._paths() if existing.lower() == name.lower()]
         if names and not (force and path.is_file()):
-            raise DevEnvError(f"there is a template {names[0]!r}: choose another name, or replace it with --force")
+            raise DevEnvError(
+                f"the template {names[0]!r} already exists; choose another name, or replace it with --force"
+            )
         template = self.require_valid(name, text)
         secret = None if allow_secrets else _secret_in(template)
         if secret is not None:
             raise DevEnvError(
-                f"{secret} of the template {name!r} looks like a secret: write ${{secret:NAME}} in its place, "
-                "or --allow-plain-secrets"
+                f"{secret} of the template {name!r} looks like a secret; write ${{secret:NAME}} instead, or use "
+                "--allow-plain-secrets"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(path, template)
@@ -120,7 +125,7 @@ class Templates:
         """Delete a user's template. Environments that were created from it stay unchanged."""
         path = self._require(name)
         if name in _built_in():
-            raise EnvironmentDeniedError(f"the template {name!r} is built in: it cannot be deleted")
+            raise EnvironmentDeniedError(f"the built-in template {name!r} cannot be deleted")
         path.unlink()
 
     def _summary(self, name: str, path: Path) -> dict[str, Any]:
@@ -208,7 +213,8 @@ def filled(value: Any, names: Mapping[str, str], *, key_path: tuple[str, ...] = 
         if match[1] not in names:
             allowed = ", ".join(f"${{{name}}}" for name in (*sorted(names), "env:NAME", "secret:NAME"))
             raise DevEnvError(
-                f"{'.'.join(key_path)}: ${{{match[1]}}} is unknown; known are {allowed}, and $$ for a dollar sign"
+                f"{'.'.join(key_path)}: unknown variable ${{{match[1]}}}; use one of {allowed}, or write $$ for a "
+                "dollar sign"
             )
         # `at_start` later turns "$$" into "$", so that a dollar sign in the value stays one.
         return names[match[1]].replace("$", "$$")
@@ -245,7 +251,7 @@ def at_start(text: str, secrets: Path) -> str:
         try:
             value: str = references_resolved(f"file://{file}" if is_file else f"env://{deferred[2]}", Policy(*KINDS))
         except SetupError as error:
-            advice = f", or write it into {file}" if deferred[1] == "secret" else ""
+            advice = f", or write the secret into {file}" if deferred[1] == "secret" else ""
             raise DevEnvError(f"{match.group()}: {error}{advice}") from error
         return value
 
@@ -267,8 +273,8 @@ def checked_name(name: str, subject: str) -> str:
     """
     if _NAME.fullmatch(name) is None or ".." in name:
         raise DevEnvError(
-            f"the {subject} name {name!r} is not allowed: use 1 to 63 letters, digits, dots, underscores and hyphens, "
-            "with a letter or digit first and no two dots in a row"
+            f"the {subject} name {name!r} is not allowed; use 1 to 63 letters, digits, dots, underscores and hyphens, "
+            "start with a letter or digit, and do not use two dots in a row"
         )
     return name
 
@@ -326,10 +332,10 @@ def parsed(text: str, name: str) -> Configuration:
         raise DevEnvError(f"the template {name!r} has lists or objects nested too deeply: use fewer levels") from error
     except json.JSONDecodeError as error:
         raise DevEnvError(
-            f"the template {name!r} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+            f"the template {name!r} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
         ) from error
     if not isinstance(configuration, dict):
-        raise DevEnvError(f"the template {name!r} is a {type(configuration).__name__}: it must be a JSON object")
+        raise DevEnvError(f"the template {name!r} must be a JSON object, not a {type(configuration).__name__}")
     return configuration
 
 
@@ -356,12 +362,17 @@ def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configura
     parent = chain[0].get("extends")
     while parent is not None:
         if not isinstance(parent, str):
-            raise DevEnvError(f"the template {names[-1]!r}: extends must name one template, not {parent!r}")
+            raise DevEnvError(
+                f"the key extends of the template {names[-1]!r} must be the name of one template, not {parent!r}"
+            )
         if parent in names:
             raise DevEnvError(f"templates extend each other in a circle: {' -> '.join([*names, parent])}")
         names.append(parent)
         if len(names) > DEEPEST:
-            raise DevEnvError(f"more than {DEEPEST} templates extend each other: {' -> '.join(names)}")
+            raise DevEnvError(
+                f"a chain of templates that extend each other can have at most {DEEPEST} templates: "
+                f"{' -> '.join(names)}"
+            )
         chain.append(find(parent))
         parent = chain[-1].get("extends")
     result: Configuration = {}
@@ -465,7 +476,9 @@ def profile_of(name: str, folder: Path) -> Mapping[str, Any]:
     if path.is_file():
         return _read(path)
     if name not in _BUILT_IN:
-        raise DevEnvError(f"there is no resource profile {name!r}; known are {', '.join(profile_names(folder))}")
+        raise DevEnvError(
+            f"there is no resource profile {name!r}; existing profiles: {', '.join(profile_names(folder))}"
+        )
     return _BUILT_IN[name]
 
 
@@ -491,7 +504,8 @@ def _read(path: Path) -> Mapping[str, Any]:
         return {"resource_limits": limits, **more}  # noqa: TRY300 - what is read is returned
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise DevEnvError(
-            f"{path} is not a resource profile: it needs an object 'resource_limits' of cpu, memory and disk ({error})"
+            f"{path} is not a valid resource profile ({error}); write an object 'resource_limits' with the keys cpu, "
+            "memory and disk"
         ) from error
 
 
@@ -587,7 +601,7 @@ class RootSettings:
             raise DevEnvError(f"{path} cannot be read as a JSON object: {error}") from error
         if unknown:
             names = ", ".join(setting.name for setting in fields(cls))
-            raise DevEnvError(f"{path} has the unknown keys {', '.join(sorted(unknown))}; known are {names}")
+            raise DevEnvError(f"{path} has unknown keys: {', '.join(sorted(unknown))}; valid keys: {names}")
         for name, (fits, expectation) in _FORMS.items():
             if name in settings and not fits(settings[name]):
                 raise DevEnvError(f"{path}: {name} must be {expectation}, not {json.dumps(settings[name])}")
@@ -602,7 +616,7 @@ class RootSettings:
         existing = list(environments)
         if _ENVIRONMENT_COUNT in quota and len(existing) >= int(quota[_ENVIRONMENT_COUNT]):
             raise LimitExceededError(
-                f"the tenant {tenant!r} may have {quota[_ENVIRONMENT_COUNT]} environments: destroy one"
+                f"the tenant {tenant!r} may have at most {quota[_ENVIRONMENT_COUNT]} environments; destroy one first"
             )
         for name, number in _AMOUNT_PARSERS.items():
             if name not in quota:
@@ -610,8 +624,9 @@ class RootSettings:
             total = sum(number(each[name]) for each in (*existing, limits) if name in each)
             if total > number(str(quota[name])):
                 raise LimitExceededError(
-                    f"the tenant {tenant!r} may have {name} {quota[name]} in all, and would have {total:g}: choose a "
-                    "smaller resource profile, or destroy an environment"
+                    f"the environments of tenant {tenant!r} may use a total {name} of {quota[name]}, but with this "
+                    f"environment they would use {total:g}; choose a smaller resource profile, or destroy an "
+                    "environment"
                 )
 
 
@@ -631,10 +646,10 @@ def require_host(limits: Mapping[str, str], root: Path) -> None:
     }
     for name, limit in limits.items():
         if not _AMOUNT_PARSERS[name](limit) > 0:  # an engine takes 0 for no limit
-            raise LimitExceededError(f"{name} {limit} is not a limit: it must be above 0")
+            raise LimitExceededError(f"the {name} limit must be above 0, not {limit}")
         if _AMOUNT_PARSERS[name](limit) > capacity[name]:
             raise LimitExceededError(
-                f"{name} {limit} is more than this machine has ({capacity[name]:,}): lower the limit"
+                f"the {name} limit {limit} is more than this machine has ({capacity[name]:,}); lower the limit"
             )
 
 
@@ -672,7 +687,7 @@ def is_temporary(error: DivebookError) -> bool:
 
 @dataclass
 class Retrying:
-    """Calls a function again after temporary errors, by the policy `UNREACHABLE`."""
+    """Retry helper: calls a function again after temporary errors, with the retry policy `UNREACHABLE`."""
 
     notify: Callable[[str], None] = lambda _: None
     """Callback that gets a message before each retry."""
@@ -767,7 +782,7 @@ class Layout:
         if status.st_uid != os.getuid() or status.st_mode & stat.S_IWOTH:
             reason = "belongs to another user" if status.st_uid != os.getuid() else "can be changed by every user"
             raise EnvironmentDeniedError(
-                f"{self.environments} {reason}: use another root, or chmod 700 {self.environments}"
+                f"{self.environments} {reason}; use another root, or run `chmod 700 {self.environments}`"
             )
 
     def environment(self, name: str) -> Path:

@@ -69,10 +69,11 @@ class Page:
         """
         if not self.media_type.startswith(TEXTUAL) and not self.media_type.endswith(("+json", "+xml")):
             raise SetupError(
-                f"content of {url} is {self.media_type}: use a text file, an image, a PDF, or a local file"
+                f"content of {url} has the unsupported type {self.media_type}: use a text file, an image, a PDF, or a "
+                "local file"
             )
         if len(self.body) > most:
-            raise SetupError(f"content of {url} has more than {most} bytes: save the part that matters to a file")
+            raise SetupError(f"content of {url} has more than {most} bytes: save the part that you need to a file")
         try:
             return self.body.decode(self.charset)
         except (UnicodeError, LookupError) as error:
@@ -105,7 +106,7 @@ def check_address(url: str, policy: Policy) -> None:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise SetupError(f"{url} is not an address: {error}") from error
+        raise SetupError(f"{url} is not a valid address: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SetupError(f"content address must start with http:// or https:// and name a host: {url}")
     policy.host(parts.hostname)
@@ -120,7 +121,7 @@ def _body(url: str, response: Any, most: int) -> bytes:
         parts.append(part)
         count += len(part)
         if count > most:
-            raise SetupError(f"content of {url} has more than {most} bytes: save the part that matters to a file")
+            raise SetupError(f"content of {url} has more than {most} bytes: save the part that you need to a file")
     # `length` counts the announced bytes that are missing; None for a body in chunks.
     if response.length:  # the server has announced more
         raise SetupError(f"content of {url} ended {response.length} bytes too early: fetch it again")

@@ -84,13 +84,13 @@ class Policy:
     def __init__(self, *allowed: str) -> None:
         for kind in allowed:
             if kind not in KINDS and not _ONE_VARIABLE.fullmatch(kind):
-                raise SetupError(f"{kind!r} cannot be allowed; one of {', '.join(KINDS)}, {ENVIRONMENT}:NAME can")
+                raise SetupError(f"{kind!r} cannot be allowed; use one of {', '.join(KINDS)}, {ENVIRONMENT}:NAME")
         self.allowed = frozenset(allowed)
 
     @classmethod
     def given(cls, *more: str) -> Self:
-        """Return the policy that the environment variable ``DIVEBOOK_ALLOW`` states, with the permissions `more` added
-        to it.
+        """Return a policy with the permissions in the environment variable ``DIVEBOOK_ALLOW``, and in addition the
+        permissions `more`.
         """
         kinds = (kind.strip() for kind in os.environ.get(VARIABLE, "").split(","))
         return cls(*filter(None, kinds), *more)
@@ -119,7 +119,7 @@ class Policy:
         Raises
         ------
         SetupError
-            It is outside the folder, or it is protected: see `divebook.documents.policy`.
+            The file is outside the folder, or is protected; see `divebook.documents.policy`.
         """
         try:
             real = (folder / path).resolve()
@@ -336,10 +336,10 @@ def why_protected(path: Path, base: Path) -> str:
             return reason
         # Before the name is added: `place` is the folder in which the name would be created.
         if _completes_repository(place, name):
-            return f"with {name}, {place.name or place} would be a repository of git"
+            return f"with {name}, {place.name or place} would become a git repository"
         place /= name
         if _is_bare_repository(place):
-            return f"{name} is a repository of git"
+            return f"{name} is a git repository"
     return _why_protected_as_store(path, base)
 
 
@@ -371,7 +371,7 @@ def _why_protected_entry(path: Path, root: Path) -> str:
     if reason:
         return reason
     if _is_bare_repository(path):
-        return f"{path.name} is a repository of git"
+        return f"{path.name} is a git repository"
     return _why_protected_as_store(path, root)
 
 
@@ -580,8 +580,8 @@ def _value_of(kind: str, name: str, policy: Policy, folder: Path | None) -> str:
     # The redactor hides known secrets from `LEAST_SECRET` characters on.
     if len(value) < LEAST_SECRET:
         _log.warning(
-            "%s://%s names a value of fewer than %s characters, which is hidden only where it stands under the name of "
-            "a secret: use a longer one",
+            "%s://%s refers to a value of fewer than %s characters, which is hidden only under a key that is the name "
+            "of a secret: use a longer value",
             kind,
             name,
             LEAST_SECRET,
@@ -594,7 +594,9 @@ def _variable(name: str, policy: Policy) -> str:
     policy.variable(name)
     value = os.environ.get(name, "").strip()
     if not value:
-        raise SetupError(f"env://{name} names a variable that is not set, or is empty: set {name} and run it again")
+        raise SetupError(
+            f"env://{name} refers to an environment variable that is not set or is empty: set {name} and run again"
+        )
     return value
 
 
@@ -610,10 +612,12 @@ def _content(path: str, policy: Policy, folder: Path) -> str:
     file = policy.file(_path(path), folder)
     try:
         if file.exists() and not file.is_file():  # reading a pipe would block
-            raise SetupError(f"file://{path} is not a file: name one that holds nothing but the value")
+            raise SetupError(f"file://{path} is not a file: name a file that contains only the value")
         data = file.read_bytes()
         if len(data) > MAX_BYTES:
-            raise SetupError(f"file://{path} holds more than {MAX_BYTES} bytes: name one that holds only the value")
+            raise SetupError(
+                f"file://{path} contains more than {MAX_BYTES} bytes: name a file that contains only the value"
+            )
         text = data.decode("utf-8").strip()
     except OSError as error:
         raise SetupError(f"file://{path} cannot be read: {error.strerror}") from error

@@ -105,7 +105,9 @@ def make_folders(folder: Path) -> None:
     missing = list(itertools.takewhile(lambda parent: not parent.is_dir(), (folder, *folder.parents)))
     # A path of a definition may consist of thousands of folders.
     if len(missing) > MOST_FOLDERS:
-        raise OSError(errno.ENAMETOOLONG, f"it needs {len(missing)} new folders, more than {MOST_FOLDERS}")
+        raise OSError(
+            errno.ENAMETOOLONG, f"the path needs {len(missing)} new folders, more than the limit of {MOST_FOLDERS}"
+        )
     # `exist_ok`: another run may have created the folder since.
     for parent in reversed(missing):
         parent.mkdir(FOLDER, exist_ok=True)

@@ -48,7 +48,7 @@ class Document:
     path: str
     content: str
     media_type: str | None = None
-    """Media type as the source of the document declares it; None if only the file extension tells it."""
+    """Media type that the source of the document declares; None if only the file extension indicates it."""
     id: str = ""
     """Id by which divebook finds a document of an MCP server, ``mcp://server/address``; empty for other documents."""
 
@@ -114,11 +114,11 @@ class DocumentRepository(ABC):
         Raises
         ------
         SetupError
-            It is in a library, which is read-only.
+            The document is in a library, which is read-only.
         """
         target = self._names.get(path, path)
         if self._library_of(target):
-            raise SetupError(f"document {path!r} can only be read: write to a path of a folder")
+            raise SetupError(f"document {path!r} is read-only: write to a path of a document folder")
         # Registered paths are normalized when they are registered.
         return self._names.get(path) or relative_path(path)
 
@@ -131,7 +131,7 @@ class DocumentRepository(ABC):
         Raises
         ------
         NotFoundError
-            There is none; the error suggests the nearest existing path.
+            The document does not exist. The error suggests the most similar existing path.
         """
         # A name may stand for a document of a library, so it is replaced before the library is chosen.
         target = self._names.get(path, path)
@@ -219,10 +219,11 @@ class MemoryDocuments(DocumentRepository):
 
 
 class FileDocuments(DocumentRepository):
-    """Document repository in a folder. Files outside the folder and protected files are not accessible, not even
-    through links.
+    """Document repository in a folder. Files outside the folder and protected files cannot be accessed, even through
+    links.
 
-    See `divebook.documents.policy` for protected files. Written files are for this user only (0600, new folders 0700).
+    See `divebook.documents.policy` for protected files. Only this user can access written files (mode 0600) and new
+    folders (mode 0700).
     """
 
     def __init__(self, root: str | os.PathLike[str] = ".") -> None:
@@ -344,7 +345,7 @@ def alternatives(pattern: str) -> list[str]:
         # The limit is checked at each expansion, because ``{a,b}`` repeated 40 times would stand for 2**40 patterns.
         if len(queue) + len(patterns) > MAX_ALTERNATIVES:
             raise PatternError(
-                f"pattern {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns; name fewer alternatives"
+                f"pattern {pattern!r} expands to more than {MAX_ALTERNATIVES} patterns; use fewer alternatives"
             )
     return patterns
 
@@ -375,7 +376,9 @@ def _compiled(pattern: str) -> list[Match]:
             # counts, because all of them are tried.
             steps += len(parts)
             if steps > MAX_STEPS:
-                raise PatternError(f"pattern {pattern!r} has too many alternatives with ** in them; name fewer")
+                raise PatternError(
+                    f"pattern {pattern!r} has too many alternatives that contain **; use fewer alternatives"
+                )
             matchers.append(_matcher(parts).matches)
         except re.error as error:
             raise PatternError(f"pattern {pattern!r} is not valid: {error}") from error

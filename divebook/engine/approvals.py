@@ -334,8 +334,8 @@ def _is_made_of(pieces: list[str], text: str) -> bool:
 
 
 class StandingRule(NamedTuple):
-    """Approval rule that a person made while answering an approval question: later calls of the same tool with these
-    arguments are allowed.
+    """Approval rule that a person created while answering an approval question. It allows or denies later calls of the
+    same tool with these arguments.
     """
 
     rule_id: str
@@ -344,7 +344,7 @@ class StandingRule(NamedTuple):
     kind: str = "tool"
     """``tool``, ``action`` or ``step``."""
     agent: str | None = None
-    """Agent that makes the call; None if no agent does."""
+    """Agent that makes the call; None if the call is not made by an agent."""
     server: str | None = None
     """MCP server of the tool; None if it has none."""
     arguments: Mapping[str, Any] | None = None
@@ -360,7 +360,7 @@ class StandingRule(NamedTuple):
 
     @property
     def added_at(self) -> datetime:
-        """Time in UTC at which the person made the rule."""
+        """Time in UTC at which the person created the rule."""
         return to_datetime(self.added_us)
 
     @property

@@ -27,7 +27,7 @@ from divebook.questions.bounds import Bounds
 # A checkpoint is JSON with the fields that differ from their defaults. Example: an execution has the variables {"n": 2,
 # "text": "<long>"}, and event 7 set the text. Its open step began with {"n": 1, "text": "<long>"}.
 #
-#     {"version": 9,
+#     {"version": 10,
 #      "facts": [7],                                             events to read, for large values
 #      "state": {"variables": [[["n", 2]], [["text", 7]]],       small values, then places of large ones
 #                "paths": [{"open": {"entry_variables": 1}}]},   snapshot 1
@@ -39,7 +39,7 @@ from divebook.questions.bounds import Bounds
 
 # Raised with every change of the written form, or of the meaning of a field. Checkpoints have no upcast: a state of
 # another version is folded from its log again.
-VERSION = 9
+VERSION = 10
 BEGINNING = 1
 """Event that holds the inputs, except those that a fork changed."""
 

@@ -764,7 +764,7 @@ def operations_abandoned(draft: Draft, data: catalog.OperationsAbandoned) -> Non
         assert path.open is not None  # noqa: S101 - `draft.open_step` has checked it
         record = path.open.operations.get(operation_id)
         if record is None:
-            raise CorruptStoreError(f"wait {operation_id} of {draft.execution_id} is abandoned without having begun")
+            raise CorruptStoreError(f"wait {operation_id} of {draft.execution_id} is abandoned without having started")
         _put_sleeping(draft, path, path.open, record._replace(status=ABANDONED))
 
 
@@ -781,7 +781,7 @@ def _ended(
     record = open_step.operations.get(data.operation_id)
     # A log that this engine wrote always has the start. Only a damaged or forged log reaches this.
     if record is None:
-        raise CorruptStoreError(f"call {data.operation_id} of {draft.execution_id} ends without having begun")
+        raise CorruptStoreError(f"call {data.operation_id} of {draft.execution_id} ends without having started")
     # Example: a step with one call ends with the record (operation_completed, step_completed). The second event drops
     # the operations of the step, so storing the result of the first is useless, unless it also changes counters.
     is_plain = record.reserved is None and record.operation_type not in SLEEPS and not data.usage and not data.served
@@ -969,7 +969,7 @@ _CHANGES: dict[type, Callable[[Draft, Any], None]] = {
     catalog.ExecutionAnnotated: _annotated,
     catalog.ExecutionMoved: _leave,
     catalog.ExecutionContinuedAsNew: _execution_continued,
-    catalog.ExecutionPictured: _leave,
+    catalog.ExecutionSnapshotted: _leave,
     catalog.PathStarted: path_started,
     catalog.PathBranched: path_branched,
     catalog.PathWaiting: path_waiting,

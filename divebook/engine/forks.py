@@ -126,12 +126,14 @@ class Change:
         if isinstance(change, Change):
             return change
         if not isinstance(change, Mapping | None):
-            raise SetupError(f"a change is a mapping such as {{'variables': {{'x': 1}}}}, not {type(change).__name__}")
+            raise SetupError(
+                f"a change must be a mapping such as {{'variables': {{'x': 1}}}}, not {type(change).__name__}"
+            )
         # Checked before the call of the class, whose TypeError would suggest no name.
         names = [entry.name for entry in fields(cls)]
         for name in change or {}:
             if name not in names:
-                advice = did_you_mean(str(name), names) or f"there are {', '.join(names)}"
+                advice = did_you_mean(str(name), names) or f"possible changes: {', '.join(names)}"
                 raise SetupError(f"a fork cannot change {name!r} ({advice})")
         return cls(**(change or {}))
 
@@ -147,8 +149,9 @@ class Change:
         return tuple(name for name, value in values if value not in (None, {}))
 
     def over(self, earlier: Change) -> Change:
-        """Return the change that an earlier change and then this one make together. Where both give a value, this one
-        counts. Variables and skipped steps of the earlier change are left out, since they belong to its fork point.
+        """Return the combination of an earlier change and this change. If both have a value, the value of this change
+        is used. Variables and skipped steps of the earlier change are left out, because they belong to the fork point
+        of that change.
 
         >>> Change(inputs={"a": 1}).over(Change(inputs={"a": 0, "b": 2})).to_data()
         {'inputs': {'a': 1, 'b': 2}}
@@ -194,7 +197,7 @@ class Change:
         for name, text in self.prompts.items():
             if name not in steps or steps[name].prompt is None:
                 with_prompt = [step.name for step in workflow.steps if step.prompt is not None]
-                advice = did_you_mean(name, with_prompt) or f"those that do: {', '.join(with_prompt) or 'none'}"
+                advice = did_you_mean(name, with_prompt) or f"steps with a prompt: {', '.join(with_prompt) or 'none'}"
                 raise SetupError(f"workflow {workflow.name!r} has no step {name!r} with a prompt ({advice})")
             steps[name] = replace(steps[name], prompt=text)
         return replace(workflow, steps=tuple(steps.values()))
@@ -482,14 +485,15 @@ def require_reach(change: Change, source: ExecutionState) -> None:
     for operation in change.results:
         if operation not in operations:
             raise SetupError(
-                f"the result of {operation} cannot be changed at {place}: no step that is open there has started it. "
-                "Fork at an event after its operation_started and before the end of its step"
+                f"the result of {operation} cannot be changed at {place}: no step that is running there has started "
+                "this operation. Fork at an event after the operation_started event and before the end of the step"
             )
     for question in change.answers:
         if question not in source.interrupts:
             questions = ", ".join(source.interrupts) or "none"
             raise SetupError(
-                f"question {question} has not been asked by {place} (asked: {questions}); fork at a later one"
+                f"question {question} has not been asked yet at {place} (asked there: {questions}); fork at a later "
+                "event"
             )
     for name in change.skipped:
         path = source.paths.get(name)

@@ -51,7 +51,7 @@ class Message:
     payload: Any
     """Plain data, as an event may hold it; see `answer_payload` and `signal_payload`."""
     source: str
-    """Sender and unique id of the message. The payload has the name that people see."""
+    """Sender and unique id of the message. The payload contains the name of the sender that people see."""
     posted_at: int
     """Microseconds since 1970."""
     number: int = 0

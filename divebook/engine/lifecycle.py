@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from divebook.engine.operations import ENCLOSING
-from divebook.errors import ExecutionEndedError
+from divebook.errors import ExecutionEndedError, NotFoundError
 from divebook.events import catalog
 from divebook.events.catalog import (
     CANCELLED,
@@ -23,8 +23,8 @@ from divebook.events.catalog import (
     FAILED,
     MOVED,
     PENDING,
-    PICTURE,
     RUNNING,
+    SNAPSHOT,
     WAITING,
     ExecutionAnnotated,
     ExecutionCancelled,
@@ -34,17 +34,18 @@ from divebook.events.catalog import (
     ExecutionFailed,
     ExecutionForked,
     ExecutionMoved,
-    ExecutionPictured,
     ExecutionResumed,
+    ExecutionSnapshotted,
     ExecutionStarted,
     Payload,
 )
 from divebook.events.event import Event
+from divebook.events.upcast import RENAMED_STATUSES
 
 Kind: TypeAlias = type[Payload]
 
-_DRIVER = "who drives it"
-_LEASE_HOLDER = "who does so, with its own lease"
+_DRIVER = "the driver of the execution"
+_LEASE_HOLDER = "the process that appends it, with a separate lease"
 _START_NEW = "start a new execution to run the workflow again"
 
 
@@ -67,10 +68,10 @@ class StatusRow:
 
 
 LIFE_CYCLE: tuple[StatusRow, ...] = (
-    StatusRow(PENDING, (), (ExecutionStarted,), "who starts it", "nothing is recorded yet"),
-    StatusRow(ENQUEUED, (ExecutionEnqueued,), None, "the worker that takes it"),
+    StatusRow(PENDING, (), (ExecutionStarted,), "the process that starts it", "nothing is recorded yet"),
+    StatusRow(ENQUEUED, (ExecutionEnqueued,), None, "the worker that claims it"),
     StatusRow(RUNNING, (ExecutionStarted, ExecutionForked, ExecutionResumed), None, _DRIVER),
-    StatusRow(WAITING, (), None, _DRIVER, "who drives it says so with the events it appends"),
+    StatusRow(WAITING, (), None, _DRIVER, "set by the driver together with the events that it appends"),
     StatusRow(COMPLETED, (ExecutionCompleted,), (ExecutionAnnotated,), _LEASE_HOLDER, advice=_START_NEW),
     StatusRow(
         FAILED, (ExecutionFailed,), (ExecutionResumed, ExecutionAnnotated), _LEASE_HOLDER, advice="resume it first"
@@ -94,11 +95,11 @@ LIFE_CYCLE: tuple[StatusRow, ...] = (
         (ExecutionContinuedAsNew,),
         (ExecutionAnnotated,),
         _LEASE_HOLDER,
-        advice="continue the execution that succeeded it",
+        advice="continue its successor",
     ),
     StatusRow(
-        PICTURE,
-        (ExecutionPictured,),
+        SNAPSHOT,
+        (ExecutionSnapshotted,),
         (ExecutionAnnotated,),
         _LEASE_HOLDER,
         advice=(
@@ -166,6 +167,19 @@ def shown_status(status: str, *, is_paused: bool = False, is_driven: bool = True
     return status if is_driven or status != RUNNING else INTERRUPTED
 
 
+def unknown_status(status: str, available: Iterable[str], message: str | None = None) -> NotFoundError:
+    """Return the error for a status that does not exist. For a status that was renamed, it suggests the present name.
+
+    `message` is the text before the suggestion.
+
+    >>> str(unknown_status("picture", STATUSES))
+    "status not found: picture (did you mean 'snapshot'?)"
+    """
+    present: object = status  # the type hint does not bind callers, and the value may not be hashable
+    suggestion = RENAMED_STATUSES.get(present) if isinstance(present, str) else None
+    return NotFoundError("status", status, available, message, suggestion=suggestion)
+
+
 def may_follow(status: str, kind: Kind) -> bool:
     """Return whether an event of a type may be appended to an execution that has a status.
 
@@ -196,7 +210,7 @@ def check_may_receive(execution_id: str, status: str, kind: str) -> None:
 
 def as_table() -> str:
     """Return the life-cycle table as Markdown, for CONTRIBUTING.md."""
-    rows = ["| status | comes with | may be appended then | by |", "|---|---|---|---|"]
+    rows = ["| status | entered with | events that may be appended | appended by |", "|---|---|---|---|"]
     rows += [
         f"| {row.status} | {_named(row.entered_by) or row.explanation} | {_followers(row.allows)} | {row.writer} |"
         for row in LIFE_CYCLE
@@ -219,7 +233,7 @@ def _named(kinds: tuple[Kind, ...]) -> str:
 #
 #     1  execution_started
 #     2  path_started           main
-#     3  operation_completed    main   call op_1 ends without having begun
+#     3  operation_completed    main   call op_1 ends without having started
 #     4  path_completed         main
 #     5  step_started           main   path main has ended
 #
@@ -283,7 +297,7 @@ class _LogChecker:
         if isinstance(event.data, catalog.PathStarted):
             self.paths[event.path] = True
         elif event.path not in self.paths:
-            yield f"path {event.path} has not begun"
+            yield f"path {event.path} has not started"
         # After the end of the execution, the check of the status has reported the event already.
         elif not self.paths[event.path] and self.status not in TERMINAL:
             yield f"path {event.path} has ended"
@@ -311,7 +325,7 @@ class _LogChecker:
         events shared with the source.
         """
         if self.sequence <= data.at:
-            yield f"it claims to come after event {data.at}"
+            yield f"it is not later than event {data.at}, after which it forks"
         # The end of a dropped operation would belong to the log of the source.
         self.operations = {name: running and name in self.holders for name, running in self.operations.items()}
         self.questions = dict.fromkeys(self.questions, False)
@@ -323,7 +337,7 @@ class _LogChecker:
         # `within` is the number of a start event. An operation that starts twice has two of them, and both lead to its
         # id.
         if data.within is not None and not self.operations.get(self.begun_at.get(data.within, "")):
-            yield f"call {data.operation_id} begins within that of event {data.within}, which is not under way"
+            yield f"call {data.operation_id} starts inside the call of event {data.within}, which is not running"
         self.operations[data.operation_id] = True
         if data.operation_type in ENCLOSING:
             self.holders.add(data.operation_id)
@@ -332,7 +346,7 @@ class _LogChecker:
     def ended(self, data: catalog.OperationCompleted | catalog.OperationFailed) -> Iterator[str]:
         """Register the end of an operation. Yield an error text if the operation was not running."""
         if not self.operations.get(data.operation_id):
-            yield f"call {data.operation_id} ends without having begun"
+            yield f"call {data.operation_id} ends without having started"
         # A person may provide the result later if it was lost.
         self.operations[data.operation_id] = isinstance(data, catalog.OperationFailed) and data.lost is not None
 

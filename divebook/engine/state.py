@@ -105,9 +105,9 @@ class OperationRecord(NamedTuple):
     started_at: int
     """Microseconds since 1970."""
     started_sequence: int = 0
-    """Event of its latest start. A question about its outcome refers to this event."""
+    """Event number of the latest start of the operation. A question about its outcome refers to this event."""
     ended_sequence: int = 0
-    """Event of its end; 0 while it runs."""
+    """Event number of the end of the operation; 0 while it runs."""
     status: str = RUNNING
     result: Any = None
     error: str | None = None
@@ -120,12 +120,14 @@ class OperationRecord(NamedTuple):
     signal: str | None = None
     """Name of the awaited signal, or id of the child execution."""
     reserved: Reserved | None = None
-    """Reservation from the bounds while it runs. For a child that has ended: what its successors may still spend."""
+    """Part of the budget that is reserved for the operation while it runs. For a child execution that has ended: the
+    amount that its successors may still spend.
+    """
     setting_hash: str | None = None
     within: str | None = None
     """Id of the enclosing operation."""
     holds: tuple[str, ...] = ()
-    """Ids of the operations that it encloses, until it has completed."""
+    """Ids of the operations that this operation encloses, until it has completed."""
     undone: str | None = None
     """Source of its rollback; see `divebook.events.catalog.OperationStarted`."""
     item: int | None = None
@@ -266,11 +268,13 @@ class Ledger(NamedTuple):
     """Passes through loops, without the first pass of each loop."""
     reserved_tokens: int = 0
     reserved_cost: int = 0
-    """Nanodollars that calls under way may still cost. `reserved_tokens` are the tokens that they may still use."""
+    """Nanodollars that running calls may still cost. `reserved_tokens` are the tokens that these calls may
+    still use.
+    """
     reserved_calls: int = 0
     """Model calls that running child executions may still make."""
     edges: Map[str, int] = NO_EDGES
-    """Number of passages for each bounded edge, by ``"from->to"``."""
+    """Number of times that each bounded edge was followed, by ``"from->to"``."""
     history: Map[int, Hop] = NO_HOPS
     """Visits of agent steps, by number."""
     children: Map[str, Usage] = NO_CHILDREN
@@ -416,9 +420,9 @@ def require_kept(events: Sequence[Event], at: int) -> None:
     if undone is not None and at > undone.before:
         steps = ", ".join(map(repr, undone.steps))
         raise SetupError(
-            f"execution {events[0].execution_id} is rolled back: its calls in {steps} are undone or about to be "
-            f"undone, so nothing can continue from it after event {at}. Fork it at event {max(1, undone.before)} or "
-            "earlier, which makes those calls again, or start a new run"
+            f"execution {events[0].execution_id} is rolled back: its calls in {steps} have been or will be undone, "
+            f"so it cannot continue or be forked after event {at}. Fork it at event {max(1, undone.before)} or "
+            "earlier, which repeats those calls, or start a new run"
         )
 
 
@@ -433,7 +437,7 @@ BY_STEP: Final = "step"
 
 
 class Undoing(NamedTuple):
-    """Function call that undoes a step, an item of `Each`, or an operation: the name of the function and its
+    """Call of a function that undoes a step, an item of `Each`, or an operation: the name of the function and its
     arguments.
     """
 
@@ -542,7 +546,7 @@ class PathState(Timed):
     left: str = READY
     """Phase in which the path was when it ended."""
     last_step: str | None = None
-    """Step that it completed last."""
+    """Step that the path completed last."""
     step_outputs: Map[str, str] = EMPTY
     """Output text of each completed step. A repeated step overwrites it."""
     outputs_at: Map[str, int] = NO_PLACES
@@ -550,7 +554,7 @@ class PathState(Timed):
     visits: Map[str, int] = EMPTY
     """Number of times that this path has entered each step."""
     variables: Map[str, Any] = EMPTY
-    """Variables as the current step, or the conditions after it, read them."""
+    """Variables as the current step, or the conditions after this step, read them."""
     variables_at: Map[str, int] = NO_PLACES
     """Events that hold the large values of `variables`."""
     open: OpenStep | None = None
@@ -560,18 +564,20 @@ class PathState(Timed):
     asking: int = 0
     """Number of open questions."""
     woken: int = 0
-    """Number of answers, signals and ends of children that it has received."""
+    """Number of answers, signals and ends of child executions that the path has received."""
     error: str | None = None
     reason: str | None = None
-    """Typed reason of its failure, if it has one."""
+    """Reason of the failure for programs (`TerminalReason`), if there is one."""
     came_from: str | None = None
-    """Step at which its parent branched."""
+    """Step at which the parent of the path branched."""
     before: Map[str, int] = EMPTY
     """Number of times that its ancestors had entered each step."""
     repeats: Map[str, tuple[str, int]] = NO_REPEATS
-    """By step: digest of its last result, and how often in a row it had this result. Filled if a bound needs it."""
+    """By step: digest of the last result of the step, and the number of times in a row that the step had this result.
+    Filled only if a bound needs it.
+    """
     undoes: int | None = None
-    """Number of the rollback in `ExecutionState.rollbacks` that it runs; None for any other path."""
+    """Number of the rollback in `ExecutionState.rollbacks` that the path runs; None for any other path."""
     hop: int | None = None
     """Number of its open agent step in `Ledger.history`."""
     started_us: int | None = None
@@ -640,7 +646,7 @@ NO_INTERRUPTS: Map[str, Question] = Map()
 
 @snapshot
 class ExecutionState(Timed):
-    """State of an execution: the fold of its log up to event `last_sequence`."""
+    """State of an execution, computed from its log up to event `last_sequence`."""
 
     execution_id: str
     workflow_name: str = ""
@@ -681,9 +687,9 @@ class ExecutionState(Timed):
     """Id of the first path that failed."""
     fingerprint: str | None = None
     code: Mapping[str, str] = EMPTY
-    """Digests of the Python functions that it was started with, by kind and name."""
+    """Digests of the Python functions at the start of the execution, by kind and name."""
     model: str | None = None
-    """Model that replaces the models of all its agents."""
+    """Model that replaces the models of all agents of the execution."""
     started_us: int | None = None
     origin_started_us: int | None = None
     """For a fork: start time of the execution with which its log begins."""
@@ -691,29 +697,31 @@ class ExecutionState(Timed):
     last_us: int = 0
     """Time of the last event, in microseconds since 1970."""
     paused_us: int = 0
-    """Microseconds during which it waited for people, or for a process to drive it."""
+    """Time in microseconds during which the execution waited for people, or for a process to drive it."""
     identity: Mapping[str, Any] = EMPTY
-    """Person or program that requested it."""
+    """Person or program that requested the execution."""
     continued_as: str | None = None
-    """Id of its successor."""
+    """Id of the successor of the execution."""
     parent: str | None = None
-    """Id of the execution that started it and waits for its end."""
+    """Id of the parent: the execution that started this one and waits for its end."""
     bounds: Bounds = NO_BOUNDS
     ledger: Ledger = NOTHING_SPENT
     stops: int = 0
     """Number of times that a person answered "stop" at a bound."""
     stopped: tuple[str, str] | None = None
-    """Error and typed reason after a person answered "stop", until it is resumed."""
+    """Error and reason (`TerminalReason`) after a person answered "stop" at a bound, until the execution is resumed."""
     reason: str | None = None
     """Typed reason of its end."""
     paused: str | None = None
     """Reason of the pause, if a person has paused it."""
     queue: str | None = None
-    """Queue whose workers drive it; None if it was never enqueued."""
+    """Queue whose workers drive the execution; None if the execution was never enqueued."""
     priority: int = 0
-    """Priority in its queue. Workers claim higher ones first."""
+    """Priority in the queue. Workers claim executions with a higher priority first."""
     due_us: int | None = None
-    """Earliest time at which a worker may claim it, in microseconds since 1970; None for at once."""
+    """Earliest time at which a worker may claim the execution, in microseconds since 1970; None if there is no such
+    limit.
+    """
     signals: Map[str, tuple[Any, ...]] = NO_SIGNALS
     """Payloads of the signals that no step has received yet, by name, oldest first."""
     taken: int = 0
@@ -725,13 +733,15 @@ class ExecutionState(Timed):
     rules: Map[str, StandingRule] = NO_RULES
     """Standing approval rules that are not revoked, by id."""
     workspaces: Map[str, HeldWorkspace] = NO_WORKSPACES
-    """Workspaces that it has used, by name."""
+    """Workspaces that the execution has used, by name."""
     rollbacks: Map[int, Undoing] = NO_ROLLBACKS
-    """Rollback calls in the order of their work, counted from 1. They run if it fails or is cancelled."""
+    """Rollback calls in the order of the work that they undo, counted from 1. They run if the execution fails or is
+    cancelled.
+    """
     rolling_back: RollingBack | None = None
-    """End that it will have, while it is being rolled back."""
+    """Outcome that the execution will have when its rollback has ended; None if it is not being rolled back."""
     undone_from: int = 0
-    """Number in `rollbacks` of the rollback that began last. They run from the highest number to the lowest."""
+    """Number in `rollbacks` of the rollback that began last. Rollbacks run from the highest number to the lowest."""
 
     @property
     def status(self) -> str:
@@ -762,8 +772,9 @@ class ExecutionState(Timed):
         return count
 
     def is_withdrawn(self, question: Question) -> bool:
-        """Return whether the answer to an open question would have no effect, because the execution is rolled back. The
-        paths that wait for it may only find out whether interrupted calls took effect, and it asks something else.
+        """Return True if the answer to an open question would have no effect, because the execution is being rolled
+        back. During a rollback, paths may only find out whether their interrupted calls took effect, and the question
+        does not serve this purpose.
         """
         if self.rolling_back is None:
             return False
@@ -772,8 +783,8 @@ class ExecutionState(Timed):
         return all(map(self.settles_only, paths)) and question.operation_id not in unknown_ids
 
     def settles_only(self, path: PathState) -> bool:
-        """Return whether a path may only find out whether its interrupted calls took effect, because the execution is
-        rolled back. Nothing else of the path starts or continues.
+        """Return True if a path may only find out whether its interrupted calls took effect, because the execution is
+        being rolled back. Nothing else in the path starts or continues.
         """
         return self.rolling_back is not None and path.undoes is None
 
@@ -1025,7 +1036,7 @@ class Draft(ExecutionState):
         path = self._present
         if path is None:
             if self.path_id not in self.paths:
-                raise CorruptStoreError(f"{self._event(data)} is on path {self.path_id!r}, which never began")
+                raise CorruptStoreError(f"{self._event(data)} is on path {self.path_id!r}, which never started")
             path = self._present = self.own(self.path_id)
         return path
 

@@ -198,7 +198,7 @@ class Internals:
 class Queues:
     """Queues of an environment: the executions in them, the workers, and executions whose process died.
 
-    `Environment.enqueue` puts an execution into a queue, `Environment.worker` makes a worker.
+    `Environment.enqueue` puts an execution into a queue, and `Environment.worker` creates a worker.
     """
 
     def __init__(self, control: Control, run_of: Callable[[Driver], Run]) -> None:
@@ -207,10 +207,10 @@ class Queues:
         self._handle = run_of
 
     def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
-        """Return the executions that wait or run in queues, ordered by queue and then by start order.
+        """Return the executions that wait or run in queues, sorted by queue and then in the order in which they start.
 
-        With `withheld`, return instead the executions that workers do not start, because a person has paused them or
-        they were interrupted too often. `resume` continues such an execution.
+        With `withheld`, return instead the executions that workers skip, because a person has paused them or they were
+        interrupted too often. `resume` continues such an execution.
         """
         return self._store.queued(withheld=withheld)
 
@@ -219,18 +219,20 @@ class Queues:
         return self._store.workers()
 
     def recover(self, run: Run | str) -> Run:
-        """Resume an execution whose process died. A recovery is counted if the process may have been working on the
-        execution, to stop after several that made no progress; see `divebook.runtime.queueing`.
+        """Resume an execution whose process died. Recoveries are counted if the process may have been working on the
+        execution. After several recoveries without progress, a person must resume the execution; see
+        `divebook.runtime.queueing`.
 
-        An execution whose parent has ended is cancelled instead, with its child executions: none of its calls is made.
-        An execution that has ended is returned unchanged.
+        If the parent of the execution has ended, the execution is cancelled instead, together with its child
+        executions, and makes no calls. An execution that has ended is returned unchanged.
 
         Raises
         ------
         NeedsPersonError
-            It was resumed automatically several times, and interrupted each time before it made progress.
+            The execution was resumed automatically several times, and was interrupted each time before it made
+            progress.
         ExecutionError
-            It was interrupted without progress, and the pause before the next attempt is not over.
+            The execution was interrupted without progress, and the pause before the next attempt has not ended yet.
 
         Examples
         --------
@@ -255,7 +257,8 @@ class Queues:
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that can continue and that no running process drives, newest first.
 
-        A waiting execution can continue once its time has come, there is a message for it, or its parent has ended.
+        A waiting execution can continue when its timer is due, when it has received a message, or when its parent has
+        ended.
         """
         return self._control.recoverable()
 
@@ -269,7 +272,9 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class EnvironmentSchedules(Sequence[ScheduleDefinition]):
-    """Schedules of an environment. A worker with the environment enqueues each scheduled workflow when it is due."""
+    """Schedules of an environment. A worker that was created with these schedules enqueues each scheduled workflow when
+    it is due.
+    """
 
     def __init__(self, registry: Registry, create: Callable[..., Run]) -> None:
         self._registry = registry
@@ -289,12 +294,12 @@ class EnvironmentSchedules(Sequence[ScheduleDefinition]):
         return f"<{plural(len(self), 'schedule')}>"
 
     def add(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
-        """Add a schedule. A name that exists already is an error unless `replace` is set."""
+        """Add a schedule. If the name is already used, an error is raised unless `replace` is set."""
         self._registry.add_schedule(schedule, replace=replace)
 
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Run]:
-        """Create one pending execution of each workflow that lists this trigger. They are not started; the caller
-        starts those it wants.
+        """Create one pending execution of each workflow that lists this trigger. The executions are not started; the
+        caller must call their `start`.
         """
         require(trigger, "the trigger", "its name as a string", fits=isinstance(trigger, str))
         workflows = tuple(self._registry.registered_workflows.values())
@@ -308,7 +313,8 @@ class EnvironmentSchedules(Sequence[ScheduleDefinition]):
 class EnvironmentDefinitions:
     """Definitions of an environment, by name. `Environment.define` and the ``add_`` methods of `Environment` add them.
 
-    The mappings are copies. A missing name is an error that names the existing ones, and the call that adds one.
+    The mappings are copies. If a name is missing, the error lists the existing names and the call that adds a
+    definition.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -316,8 +322,8 @@ class EnvironmentDefinitions:
 
     @property
     def workflows(self) -> dict[str, Workflow]:
-        """Workflows by name: those registered with `@workflow` in this process, and those of this environment. If both
-        have a name, the one of this environment is used.
+        """Workflows by name: those registered with ``@workflow`` in this process, and those of this environment. If two
+        workflows have the same name, the workflow of this environment is used.
         """
         return NamedObjects("workflow", self._registry.workflows, "environment.add_workflow(...) adds one")
 
@@ -328,22 +334,22 @@ class EnvironmentDefinitions:
 
     @property
     def actions(self) -> dict[str, Action]:
-        """Actions that steps can call: built-in ones, those made with `@action`, and those added to the environment. If
-        several have the same name, the last of these sources is used.
+        """Actions that steps can call: built-in actions, functions decorated with ``@action``, and actions added to the
+        environment. If actions from several of these sources have the same name, the last source in this list is used.
         """
         return NamedObjects("action", self._registry.actions, "environment.add_action(...) adds one")
 
     @property
     def tools(self) -> dict[str, ToolFunction]:
-        """Tools by name: those made with `@tool`, and those added to the environment. If both have a name, the one of
-        the environment is used.
+        """Tools by name: functions decorated with ``@tool``, and tools added to the environment. If two tools have the
+        same name, the tool of the environment is used.
 
         Built-in tools are not included. They are created for each agent that names them: see `divebook.tools.builtin`.
         """
         return NamedObjects("tool", self._registry.tools, "environment.add_tool(...) adds one")
 
     def mcp_tools(self) -> dict[str, ToolFunction]:
-        """Return the tools of all MCP servers of the environment, by ``server/tool``. Servers that do not run are
+        """Return the tools of all MCP servers of the environment, by ``server/tool``. Servers that are not running are
         started.
 
         Each tool can be passed to an agent, whose approval rules then apply: ``Agent("a",
@@ -352,7 +358,7 @@ class EnvironmentDefinitions:
         Raises
         ------
         ServerError
-            A server cannot be asked.
+            A server cannot be reached.
         """
         return self._registry.mcp_tools()
 
@@ -371,10 +377,10 @@ class EnvironmentDefinitions:
 
 
 class StandingRules(Sequence[tuple[str | None, StandingRule]]):
-    """Approval rules that people created while approving calls, and that were valid when the rules were read.
+    """Approval rules that people created while approving calls, and that were valid when they were read.
 
-    The items are pairs of execution id and rule. Rules of runs come first. Rules for every execution have None in place
-    of the id.
+    The items are pairs of execution id and rule. Rules for a single run come first. Rules for all executions have None
+    in place of the id.
     """
 
     def __init__(
@@ -405,12 +411,12 @@ class StandingRules(Sequence[tuple[str | None, StandingRule]]):
         Parameters
         ----------
         by
-            Who revokes it; by default the user of this process.
+            Name of the person who revokes the rule; by default the user of this process.
 
         Raises
         ------
         NotFoundError
-            No valid rule has that id; the rules of a run end with it.
+            No valid rule has this id. A rule for a single run ends with the run.
         """
         runs = [execution_id for execution_id, rule in self._rules if rule.rule_id == rule_id]
         if not runs:
@@ -434,43 +440,49 @@ class Environment:
     Parameters
     ----------
     name
-        Shown to people.
+        Name of the environment, shown to people.
     store
-        Where events are stored: a store, a small store of your own (`divebook.stores.backend.SimpleStore`), or a place
-        for `open_store`; by default ``.divebook/executions.db``.
+        Store of the events: a store object, an object that implements `divebook.stores.backend.SimpleStore`, or a path
+        or URL for `open_store`. The default is the file ``.divebook/executions.db``.
     agents, workflows, actions, tools, servers, workspaces
-        Initial definitions; names must not repeat.
+        Initial definitions. Each name may occur once.
     documents, documents_dir
-        Documents that actions read and write, or a folder of them; by default the current one.
+        Repository of the documents that actions read and write, or the path of a folder with documents; by default the
+        current folder.
     printer
-        Receives the output of the ``Print`` action and of scripts.
+        Function that receives the output of the ``Print`` action and of scripts.
     durability
-        How logs are written: ``full`` (every event survives a power failure) or ``relaxed`` (several times faster, may
-        lose the latest events then); by default the value of the settings, else of the store.
+        Durability of the logs: with ``full``, every event survives a power failure; ``relaxed`` is several times
+        faster, but a power failure may lose the latest events. The default is the value in the definitions, or else
+        that of the store.
     notify
-        Called for every new question: a function, a command that reads JSON, or addresses for Apprise (``pip install
-        'divebook[notify]'``); by default the value of ``DIVEBOOK_NOTIFY``. See `divebook.environments.settings`.
+        Notification of every new question: a function that is called with the question, a command that reads the
+        question as JSON, or addresses for Apprise (``pip install 'divebook[notify]'``). The default is the value of
+        ``DIVEBOOK_NOTIFY``. See `divebook.environments.settings`.
     clock, chance
-        Time and randomness; tests pass their own.
+        Sources of time and of random bits. Tests can replace them.
     executor
-        Where functions of actions and ``@step`` run that name no executor, coroutine functions excepted: ``"thread"``
-        (the default), ``"process"`` (one for each processor), a name of `executors`, a `concurrent.futures.Executor`, a
-        function that makes one, or a Dask client, cluster or address. Actions that take a ``context`` run in threads.
+        Executor of the functions of actions and ``@step`` that do not name an executor: ``"thread"`` (the default),
+        ``"process"`` (one process for each processor), a name in `executors`, a `concurrent.futures.Executor`, a
+        function that creates an executor, or a Dask client, cluster or address. Coroutine functions always run on the
+        event loop, and actions with a parameter ``context`` always run in threads.
     executors
-        Executors by the names that functions and steps may use. The caller closes them.
+        Executors by name. Functions and steps refer to them by these names. The caller closes them.
     approvals
-        Rules for calls of tools: see `divebook.definitions.ApprovalRule`.
+        Approval rules for tool calls; see `divebook.definitions.ApprovalRule`.
     formatter
-        Called step by step with the progress of executions; see `divebook.environments.Formatter`.
+        Object that is called with the progress of executions, step by step; see `divebook.environments.Formatter`.
     codec
-        Encrypts values before the store writes them, for all users of the store in this process; by default
-        `divebook.stores.codec.FernetCodec` with the keys of the variable ``DIVEBOOK_KEY``, if it is set.
+        Codec that encrypts values before the store writes them. It applies to all users of the store in this process.
+        The default is a `divebook.stores.codec.FernetCodec` with the keys in the environment variable ``DIVEBOOK_KEY``,
+        or no encryption if the variable is not set.
     policy
-        What definitions may access in addition to their folder and the public internet; by default the value of the
-        variable ``DIVEBOOK_ALLOW``. See `divebook.documents.policy`.
+        Permissions of definitions, in addition to access to their folder and the public internet. The default is the
+        value of the environment variable ``DIVEBOOK_ALLOW``. See `divebook.documents.policy`.
     telemetry
-        Whether to report executions to OpenTelemetry (``pip install 'divebook[otel]'``), to which address, or how: see
-        `divebook.telemetry.Telemetry`; by default the value of the variable ``DIVEBOOK_TELEMETRY`` (``1``).
+        Reports of executions to OpenTelemetry (``pip install 'divebook[otel]'``): True, the address of a collector, or
+        a `divebook.telemetry.Telemetry`. The default is the value of the environment variable ``DIVEBOOK_TELEMETRY``,
+        such as ``1``.
 
     Examples
     --------
@@ -668,7 +680,7 @@ class Environment:
 
         Store, printer, clock and chance do not change.
         """
-        require(other, "what an environment takes in", "another Environment", fits=isinstance(other, Environment))
+        require(other, "the environment to merge", "another Environment", fits=isinstance(other, Environment))
         settings = self._settings.plus(other._settings)
         # Applying equal settings would replace the step handlers and listeners for nothing.
         if settings != self._settings:
@@ -688,14 +700,16 @@ class Environment:
         self._closers.append(closer)
 
     def close(self) -> None:
-        """Close everything that this environment has opened, such as executors, MCP servers and its own store. Closing
-        again has no effect.
+        """Close everything that this environment has opened, such as executors, MCP servers and its own store. A second
+        call has no effect.
 
-        Executions that it still drives keep their state and can be resumed elsewhere; use `Run.wait` for those
-        that must end first. A store that was passed in, or that another environment uses, stays open.
+        Executions that this environment still drives keep their state and can be resumed elsewhere. To let an execution
+        end first, call its `Run.wait` before. A store that was passed in, or that another environment uses, stays open.
         """
         if ENGINE.is_current():
-            raise ExecutionError("close() on the engine's own thread would wait for itself; call it in another thread")
+            raise ExecutionError(
+                "close() was called on the engine's own thread, where it would never return; call it in another thread"
+            )
         if self._is_closed:
             return
         self._is_closed = True
@@ -741,18 +755,20 @@ class Environment:
 
     def define(self, definitions: Definitions) -> None:
         """Add all definitions that were read from a string, file or folder. A new definition replaces an older
-        definition of the same name.
+        definition with the same name.
 
-        Two strings, one after the other, have the same effect as a folder of both: settings of the second also apply to
-        agents of the first. Agents that steps name must exist when an execution starts, not before, so that cells can
-        run in any order.
+        Adding two strings one after the other has the same effect as adding a folder that contains both: the settings
+        of the second string also apply to the agents of the first. An agent that a step names need not exist until an
+        execution starts, so cells can run in any order.
         """
         self._registry.define(definitions)
         self.name = definitions.name or self.name
         self.description = definitions.description or self.description
 
     def add_agent(self, agent: AnyAgent, *, replace: bool = False) -> None:
-        """Add an agent of divebook or pydantic-ai. A name that exists already is an error unless `replace` is set."""
+        """Add an agent of divebook or pydantic-ai. If the name is already used, an error is raised unless `replace` is
+        set.
+        """
         self._registry.add_agent(agent, replace=replace)
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
@@ -760,8 +776,8 @@ class Environment:
         self._registry.add_workflow(workflow, replace=replace)
 
     def add_action(self, action: Action | Callable[..., Any], *, replace: bool = False) -> None:
-        """Add an action. A name that was added already is an error unless `replace` is set. A built-in action of that
-        name is replaced.
+        """Add an action. It replaces a built-in action with the same name. If an action with this name was added
+        before, an error is raised unless `replace` is set.
         """
         self._registry.add_action(action_of(action), replace=replace)
 
@@ -771,11 +787,12 @@ class Environment:
         Parameters
         ----------
         name
-            One of `divebook.definitions.step.STEP_TYPES`.
+            Name of the step type, one of `divebook.definitions.step.STEP_TYPES`.
         handler
             Coroutine function from a `StepContext` to an `Outcome`.
         check
-            Raises, before anything is recorded, unless everything exists that a workflow with such steps needs.
+            Function that checks a workflow with such steps before anything is recorded. It raises an error if something
+            that the workflow needs does not exist.
         """
         self._registry.add_step_type(name, handler, check)
 
@@ -797,24 +814,26 @@ class Environment:
 
     @property
     def schedules(self) -> EnvironmentSchedules:
-        """Schedules of the environment. A worker with it enqueues each scheduled workflow when it is due."""
+        """Schedules of the environment. A worker that was created with these schedules enqueues each scheduled workflow
+        when it is due.
+        """
         return self._schedules
 
     # --- tools of agents, and permissions --------------------------------------------------------------------------
 
     def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
-        """Add a tool. A name that exists already is an error unless `replace` is set."""
+        """Add a tool. If the name is already used, an error is raised unless `replace` is set."""
         self._registry.add_tool(tool, replace=replace)
 
     def add_server(self, server: MCPServerDefinition, *, replace: bool = False) -> None:
-        """Add an MCP server. A name that exists already is an error unless `replace` is set.
+        """Add an MCP server. If the name is already used, an error is raised unless `replace` is set.
 
         The server starts when an agent first needs it, and stops when the environment is closed.
         """
         self._registry.add_server(server, replace=replace)
 
     def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
-        """Add a workspace. A name that exists already is an error unless `replace` is set."""
+        """Add a workspace. If the name is already used, an error is raised unless `replace` is set."""
         self._registry.add_workspace(workspace, replace=replace)
 
     # --- starting executions ---------------------------------------------------------------------------------------
@@ -839,18 +858,19 @@ class Environment:
         inputs: Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> Run:
-        """Start an execution, and return as soon as its first event is stored. Same as `create` followed by
-        `Run.start`. In a coroutine, return at once instead; `Run.ensure_stored` waits for the store.
+        """Start an execution, and return as soon as its first event is stored. This is the same as `create` followed by
+        `Run.start`. In a coroutine, this method returns at once, and `Run.ensure_stored` waits until the event is
+        stored.
 
-        With a `key` it is started once: a second start with that key, from any process, returns the existing execution
-        in its current state, and raises `StartKeyTakenError` if that is one of another workflow. If that one was
-        started with other inputs, a `StartKeyWarning` names the difference; `on_conflict` refuses that, or returns it
-        silently.
+        With a `key`, the execution is started only once. A second start with the same key, from any process, returns
+        the existing execution in its current state. If the existing execution was started with other inputs, a
+        `StartKeyWarning` names the difference; `on_conflict` can turn this warning into an error or switch it off. If
+        the existing execution is one of another workflow, `StartKeyTakenError` is raised.
 
-        ``environment.start(workflow, inputs, key=key).resume().wait()`` is right in each state: a new execution starts,
-        a running or waiting one is waited for, wherever it runs, a completed one is returned, and an interrupted,
-        failed or cancelled one continues. Without `Run.resume`, `Run.wait` raises `ExecutionError` for an interrupted
-        execution.
+        ``environment.start(workflow, inputs, key=key).resume().wait()`` works whatever the state of the execution is.
+        If no execution has the key, a new one starts. If the execution is running or waiting, in any process, the call
+        waits for it. If it has completed, it is returned. If it was interrupted or cancelled, or has failed, it
+        continues. Without `Run.resume`, `Run.wait` raises `ExecutionError` for an interrupted execution.
 
         `divebook.environments.starts.StartOptions` lists the options.
         """
@@ -908,17 +928,17 @@ class Environment:
         Parameters
         ----------
         workflow
-            A workflow or the name of one.
+            A workflow, or the name of a workflow.
         inputs
-            Plain data by name.
+            Input values by name, as plain data.
         options
-            Bounds, identity, durability, start key, model, tags: see `divebook.environments.starts.StartOptions`.
-            A key that another execution has raises `StartKeyTakenError`.
+            Bounds, identity, durability, start key, model, tags; see `divebook.environments.starts.StartOptions`. If
+            another execution already has the start key, `StartKeyTakenError` is raised.
 
         Raises
         ------
         InputError, NotFoundError, DefinitionError, UnstorableValueError
-            Before anything is recorded.
+            The workflow or its inputs are not valid. Nothing was recorded.
         """
         return self._handle(self._starter.create(workflow, inputs, options))
 
@@ -954,31 +974,34 @@ class Environment:
         at: datetime | None = None,
         **options: Unpack[StartOptions],
     ) -> Run:
-        """Put an execution into a queue, and return as soon as it is stored. A worker that serves the queue drives it.
+        """Put an execution into a queue, and return as soon as it is stored. A worker that reads the queue runs the
+        execution.
 
-        It has the status ``enqueued`` until a worker starts it. `Run.wait` waits for its end, in any process.
-        Its answers and signals reach its worker; `resume` drives it in this process.
+        Until a worker starts it, the execution has the status ``enqueued``. In any process, `Run.wait` waits for the
+        end of the execution, and answers and signals are delivered to its worker. `resume` runs the execution in this
+        process instead.
 
         Parameters
         ----------
         inputs
-            Plain data by name.
+            Input values by name, as plain data.
         queue
-            A name; queues need not be created.
+            Name of the queue. A queue need not be created first.
         priority
-            An integer; executions of a queue with a higher one start first.
+            Priority, an integer. Executions with a higher priority start first in their queue.
         at
-            When it may start at the earliest; a time without a zone is local.
+            Earliest start time. A time without a zone is local time.
         options
-            As for `Environment.start`. With a `key` it is enqueued once: a second call with that key returns the
-            existing execution in its current state; `on_conflict` determines what happens if that has other inputs.
+            As for `Environment.start`. With a `key`, the execution is enqueued only once. A second call with the same
+            key returns the existing execution in its current state. `on_conflict` determines the reaction if the
+            existing execution has other inputs.
 
         Raises
         ------
         SetupError
-            The queue, the priority or the time does not fit.
+            The queue, the priority or the time is not valid.
         StartKeyTakenError
-            An execution of another workflow has the key.
+            An execution of another workflow already has the key.
         """
         # Checked before the execution is created, so that an invalid queue leaves no pending execution.
         enqueued = enqueued_event(queue, priority, at)
@@ -1001,16 +1024,16 @@ class Environment:
     def run_of(self, run: Run | str) -> Run:
         """Return an execution of the store, running or ended, by its id. A unique prefix of the id is enough.
 
-        Its log is read when first needed, so finding an execution costs the same whatever its length.
+        The log is not read until it is needed, so the time of this call does not depend on the length of the log.
         """
         return self._handle(self._control.look_up(id_of(run, "run")))
 
     def runs(self, status: str | None = None, workflow: str | None = None, limit: int = 0, **filters: Any) -> list[Run]:
         """Return the executions of the store, newest first. A `limit` of 0 returns all.
 
-        `status` is one that `divebook.Run.status` can have. The `filters` are those of `EventStore.records`: ``tag``,
-        ``origin``, ``parent``, ``notebook``, ``cell``, ``key``. Summary rows alone are
-        those of ``environment.store.records(...)``.
+        `status` is a value of `divebook.Run.status`. `filters` are those of `EventStore.records`: ``tag``, ``origin``,
+        ``parent``, ``notebook``, ``cell``, ``key``. If you need only summary rows, use
+        ``environment.store.records(...)``.
         """
         require_options(filters, _FILTERS, "runs cannot be filtered by")
         if not COUNT_OR_ZERO.fits(limit):
@@ -1032,7 +1055,8 @@ class Environment:
         return frames_of(self.store, where, columns, limit, filters)
 
     def worker(self, queues: Sequence[str] = (DEFAULT_QUEUE,), **options: Unpack[WorkerOptions]) -> Worker:
-        """Return a worker that runs the executions in queues of this environment: ``with environment.worker():``.
+        """Return a worker that runs the executions in the queues of this environment. Use it in a ``with`` statement:
+        ``with environment.worker():``.
 
         `divebook.queues.Worker` lists the options.
         """
@@ -1069,34 +1093,36 @@ class Environment:
         Parameters
         ----------
         question
-            The question, as in `Run.open_questions`, or its id, also as ``ask_...@exec_...`` with the execution, which
-            is needed if several executions ask a question of that id.
+            A question, for example from `Run.open_questions`, or its id. If several executions have a question with
+            this id, add the id of the execution: ``ask_...@exec_...``.
         response
             An answer for the kind of question: a string, or a value that fits its schema (clarification); True, False
             or ``"no: REASON"`` (confirmation); ``"approve"``, ``"reject"`` or ``"modify"`` (agent_review); a number,
-            ``"raise"`` or ``"stop"`` (resource_exhausted); ``"retry"``, ``"fail"`` or
-            ``{"choice": "done", "result": ...}`` (unknown outcome). In full form: ``{"text": ..., "approved": ...,
-            "decision": ..., "data": ...}``, where a call is approved for instance ``{"approved": True, "data":
-            {"parameters": {...}, "rule": {"scope": "always"}}}``.
+            ``"raise"`` or ``"stop"`` (resource_exhausted); ``"retry"``, ``"fail"`` or ``{"choice": "done", "result":
+            ...}`` (unknown outcome). The full form is ``{"text": ..., "approved": ..., "decision": ..., "data": ...}``.
+            For example, ``{"approved": True, "data": {"parameters": {...}, "rule": {"scope": "always"}}}`` approves a
+            call with changed parameters, and all similar later calls.
         run
-            The execution that asks, or its id: avoids the search through those that wait.
+            The execution that asks the question, or its id. Without it, all waiting executions are searched for the
+            question.
         by
-            Who answers; by default the user of this process.
+            Name of the person who answers; by default the user of this process.
         alike
             Give the same answer to all similar open questions of all executions, and return the executions that
-            continue because of it. Questions are similar if the same step of the same workflow asks them, of the same
-            kind, for the same sort of answer and, for calls, about the same tool or action of the same agent. Changed
-            arguments and rules apply to the named question alone. Questions that were answered meanwhile do not change.
+            continue because of it. Questions are similar if the same step of the same workflow asks them and they have
+            the same kind and form of answer. Questions about calls must also concern the same tool or action of the
+            same agent. Changed arguments and rules in the answer apply only to the named question. Questions that were
+            answered in the meantime do not change.
 
         Raises
         ------
         NotFoundError
             The question does not exist.
         InterruptError
-            It has an answer already (the error shows it), has expired, or the answer does not fit: then it stays open.
-            With `alike`, each question of its kind needs an answer of its own.
+            The question already has an answer, which the error shows, or has expired. Or the answer does not fit; the
+            question then stays open. Or `alike` was used for a kind of question that cannot share one answer.
         AnswerKeptError
-            The answer is stored, and the execution cannot continue in this process.
+            The answer is stored, but the execution cannot continue in this process.
         ExecutionError
             The execution ended after the answer was stored, without reading the answer.
         """
@@ -1122,7 +1148,7 @@ class Environment:
 
     @property
     def threads(self) -> Mapping[str, Thread]:
-        """Threads (conversations over several runs) by id. A thread exists once it has messages."""
+        """Threads (conversations over several runs) by id. A thread exists as soon as it has messages."""
         return Threads(self._registry.threads, this_person())
 
     # --- files of executions ---------------------------------------------------------------------------------------
@@ -1130,26 +1156,27 @@ class Environment:
     def open(
         self, file: str | os.PathLike[str], *, keep: bool = False, rename: bool = False, as_fork: bool = False
     ) -> Run:
-        """Load the run in an exported file (``run.html``, ``run.ipynb`` or ``run.jsonl``), and return it.
+        """Load the run in an exported file (``run.html``, ``run.ipynb`` or ``run.jsonl``), and return the run.
 
-        By default it is loaded into a store in memory, and this store does not change. A run that had not ended becomes
-        a read-only snapshot, which cannot continue, unless it moved here or becomes a fork.
+        By default, the run is loaded into a store in memory, and the store of this environment does not change. A run
+        that had not ended is loaded as a read-only snapshot, which cannot continue. There are two exceptions: a run
+        that was exported as a move, and `as_fork`.
 
-        The file may also be a history of messages of pydantic-ai, or a trace: see `divebook.agents.imports.read`.
+        The file may also be a message history of pydantic-ai, or a trace; see `divebook.agents.imports.read`.
 
         Parameters
         ----------
         keep
             Add the run to this store instead. Either the whole log is added, or nothing.
         rename
-            Give it a new id.
+            Give the loaded run a new id.
         as_fork
-            Make a fork of it, which can continue.
+            Load the run as a fork, which can continue.
 
         Raises
         ------
         StoreError, InvalidEventError
-            The file cannot be read, was damaged, or holds no log; its text names the part.
+            The file cannot be read, is damaged, or contains no log. The error names the damaged part.
         """
         log = imports.read(as_path(file, "the file of a log"))
         # A new environment has the definitions of this one, so the run can be verified and varied like any other.

@@ -192,7 +192,8 @@ class Registry:
     def define(self, definitions: Definitions) -> None:
         """Add all definitions of a text, file or folder; see `Environment.define`."""
         expected = (
-            "Definitions; divebook.config.load('flows.yaml') reads them, and add_agent and add_workflow take one thing"
+            "Definitions; divebook.config.load('flows.yaml') reads them, and add_agent and add_workflow add single "
+            "definitions"
         )
         if not isinstance(definitions, Definitions):
             raise SetupError(f"definitions must be {expected}, not {describe(definitions)}")
@@ -511,7 +512,7 @@ class Registry:
             message = f"agent {definition.name} names an unknown tool: {name}"
             raise NotFoundError("tool", name, {*tools, *OFFERED}, message)
         if definition.dialect == OWN:
-            raise SetupError(f"agent {definition.name} names the tool {name}, which does not exist: {ABSENT[name]}")
+            raise SetupError(f"agent {definition.name} uses the tool {name}, which does not exist: {ABSENT[name]}")
         return None
 
     def _add_plugin_tool(self, name: str) -> None:
@@ -1070,5 +1071,5 @@ def rule_in_words(rule: StandingRule, execution_id: str | None) -> str:
     agent = f" by agent {rule.agent}" if rule.agent else ""
     until = "" if rule.expires_at is None else f", until {local_time(rule.expires_at)}"
     scope = "every run" if execution_id is None else execution_id
-    author = f" (made by {rule.by})" if rule.by else ""
+    author = f" (created by {rule.by})" if rule.by else ""
     return f"{rule.outcome} {rule.kind} {rule.tool}{server}{agent} with {rule.arguments} in {scope}{until}{author}"

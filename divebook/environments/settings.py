@@ -224,7 +224,7 @@ class EnvironmentWorkspaces:
         folder = self._registry.folder_of(definition)
         if not folder.is_dir():
             raise SetupError(
-                f"workspace {definition.name}: its folder {folder} does not exist; create it, or name another"
+                f"workspace {definition.name}: its folder {folder} does not exist; create it, or choose another folder"
             )
         return folder
 
@@ -274,7 +274,7 @@ def _workspace_of_plugin(definition: WorkspaceDefinition, folder: Path, options:
     if make is None:  # uninstalled since the definition was read
         raise NotFoundError("kind of workspace", definition.kind, plugins.names(plugins.WORKSPACES))
     workspace: Workspace = make(folder, definition, dict(options))
-    require_protocol(workspace, Workspace, f"what the plugin {definition.kind!r} returns", page="workspaces")
+    require_protocol(workspace, Workspace, f"the return value of the plugin {definition.kind!r}", page="workspaces")
     return workspace
 
 
@@ -346,7 +346,7 @@ class Addresses:
     def __init__(self, addresses: Sequence[str]) -> None:
         if importlib.util.find_spec(NOTIFY_LIBRARY) is None:
             raise SetupError(
-                "notify names addresses, which the package apprise sends to, and it is not installed: "
+                "notify contains addresses, which need the package apprise, but it is not installed: "
                 + install_command(NOTIFY_LIBRARY)
             )
         self._addresses = tuple(addresses)
@@ -367,7 +367,8 @@ class Addresses:
                 return
             self._failed.add(number)
         _log.warning(
-            "address %s of notify (%s) accepted no question. This warning appears once. Check that the address is "
+            "address %s of notify (%s) did not accept the notification of a question. This warning appears once. "
+            "Check that the address is "
             "right and reachable, for example with apprise -b test ADDRESS; runs and questions are not affected",
             number,
             address.partition("://")[0],
@@ -489,7 +490,7 @@ def _hook_of_addresses(addresses: Sequence[str]) -> Hook:
             continue
         hook = notifier(address)
         # The address may contain a password, and is not shown.
-        require_protocol(hook, Hook, f"what the plugin {scheme!r} returns for an address")
+        require_protocol(hook, Hook, f"the return value of the plugin {scheme!r} for an address")
         hooks.append(hook)
     if for_apprise:
         hooks.append(Addresses(for_apprise))

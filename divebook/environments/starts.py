@@ -56,17 +56,18 @@ class StartOptions(TypedDict, total=False):
     durability: str | None
     """``full`` or ``relaxed``, for this execution only."""
     key: str | None
-    """Start key, unique in the store. A second start with the key returns the existing execution. It does not resume an
-    interrupted one: ``environment.start(..., key=key).resume().wait()`` does.
+    """Start key, unique in the store. A second start with the key returns the existing execution. An interrupted
+    execution is not resumed; to resume it, write ``environment.start(..., key=key).resume().wait()``.
     """
     on_conflict: str
-    """Reaction if the execution with the key was started with other inputs: ``warn`` and return that execution (the
-    default), ``refuse`` with `StartKeyTakenError`, or ``return`` that execution without a warning.
+    """Reaction if the execution with the key was started with other inputs: ``warn`` issues a warning and returns the
+    existing execution (the default), ``refuse`` raises `StartKeyTakenError`, and ``return`` returns the existing
+    execution without a warning.
     """
     model: str | None
     """Model of all agents, in place of their own models: ``provider:model``, or ``scripted``."""
     tags: Sequence[str] | None
-    """Words for finding the execution later."""
+    """Tags (words) by which the execution can be found later."""
     note: str | None
     """Free text of a person about the execution."""
     notebook: str | None
@@ -418,7 +419,7 @@ def require_options(options: Iterable[str], allowed: Collection[str], refusal: s
     """
     for name in options:
         if name not in allowed:
-            advice = did_you_mean(name, allowed) or f"there are {', '.join(allowed)}"
+            advice = did_you_mean(name, allowed) or f"the options are {', '.join(allowed)}"
             raise SetupError(f"{refusal} {name!r} ({advice})")
 
 

@@ -222,7 +222,7 @@ class Variants:
         options = options_of(source)
         failed = {path.id: path.error for path in source.state.paths.values() if path.status == FAILED and path.open}
         if not failed:
-            raise SetupError(f"no failed steps found to skip in execution {source.id}; it is {source.status}")
+            raise SetupError(f"execution {source.id} has no failed steps to skip; its status is {source.status}")
         # By path: each failed path continues as if its open step had returned this text.
         change = Change(skipped={path: f"{SKIPPED}: {error}" for path, error in failed.items()})
         return self.fork(source.id, None, change, options)
@@ -237,7 +237,7 @@ class Variants:
     def retry(self, execution_id: str, strategy: str) -> Run:
         """Retry a failed execution; see `Run.retry`."""
         if strategy not in STRATEGIES:
-            advice = did_you_mean(strategy, STRATEGIES) or f"there are {', '.join(STRATEGIES)}"
+            advice = did_you_mean(strategy, STRATEGIES) or f"strategies: {', '.join(STRATEGIES)}"
             raise SetupError(f"unsupported retry strategy: {strategy} ({advice})")
         if strategy == FROM_FAILURE:
             refuse_final(self._control.find(execution_id))
@@ -321,7 +321,7 @@ class Variants:
         plan: bool,
     ) -> WhatIf | RepeatedWhatIf | Plan:
         """Run an execution again with one change, with results from its log; see `Run.what_if`."""
-        count = 1 if repeat is None else _times(repeat, "a what-if is made", "repeat")
+        count = 1 if repeat is None else _times(repeat, "a what-if must be run", "repeat")
         variant = self._what_if(execution_id, change, at, options)
         if plan:
             return planned(variant, self._rehearsed(variant))
@@ -555,7 +555,7 @@ class Variants:
         A step is found by its visit and item. In a workflow function, `step` can be an agent: then the trial runs a
         workflow of one prompt step, made for that call (`call_of`), and the recorded prompt is the variable `ASKED`.
         """
-        count = _times(times, "a step is tried", "times")
+        count = _times(times, "a trial must run its step", "times")
         allowed = (*TrialOptions.__annotations__, "step", "changes", "times")
         require_options(options, allowed, "a trial has no option")
         tools = _tools(options, "a trial")
@@ -596,7 +596,7 @@ class Variants:
 def _times(count: object, sentence: str, option: str) -> int:
     """Check how often something is run. `sentence` begins the error text, and `option` is the name of the option."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise SetupError(f"{sentence} once or more, not {count!r} times; remove {option} to do it once")
+        raise SetupError(f"{sentence} at least once, not {count!r} times; remove {option} to run it once")
     return count
 
 
@@ -604,7 +604,7 @@ def _tools(options: WhatIfOptions | TrialOptions, kind: str) -> str:
     """Return the option ``tools`` of a what-if or trial after a check. `kind` names it in the error text."""
     tools = options.get("tools", RECORDED)
     if tools not in TOOLS:
-        advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"
+        advice = did_you_mean(tools, TOOLS) or f"use {', '.join(TOOLS)}"
         raise SetupError(f"{kind} cannot run actions and tools as {tools!r} ({advice})")
     return tools
 

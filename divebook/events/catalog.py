@@ -22,7 +22,7 @@ WAITING = "waiting"
 COMPLETED = "completed"
 FAILED = "failed"
 CANCELLED = "cancelled"
-MOVED, CONTINUED, PICTURE = "moved", "continued_as_new", "picture"
+MOVED, CONTINUED, SNAPSHOT = "moved", "continued_as_new", "snapshot"
 """Statuses of an execution; `divebook.engine.lifecycle` defines the transitions."""
 
 RUN = "run"
@@ -139,8 +139,9 @@ class ExecutionStarted(Payload):
     identity: Mapping[str, Any] | None = None
     """Person or system that requested the execution: ``user_id``, ``session_id``, ``request_id``, ``metadata``."""
     parent: str | None = None
-    """Id of the execution that created this one. The parent of a child waits for its end; that of a fork is
-    its source."""
+    """Id of the execution that created this one. The parent of a child execution waits for its end. The parent of a
+    fork is its source.
+    """
     origin: str | None = None
     """Operation that created the execution, one of `ORIGINS`; None for a child (with a parent) or a plain run."""
     key: str | None = None
@@ -161,7 +162,7 @@ class ExecutionStarted(Payload):
     model: str | None = None
     """Model of all agents of the execution, if the start replaced their models."""
     state: Mapping[str, Any] | None = None
-    """Initial variables, if a predecessor continued as this execution: those of the predecessor."""
+    """Initial variables, if this execution continues a predecessor: the variables of the predecessor."""
 
     @property
     def came_from(self) -> str:
@@ -172,12 +173,12 @@ class ExecutionStarted(Payload):
 @_event("execution_forked", "source", "workflow_name")
 @dataclass(frozen=True, slots=True)
 class ExecutionForked(Payload):
-    """Event with which a fork's own log begins. It follows the events up to `at`, which the fork shares with its
-    source.
+    """First event of the part of a fork's log that the fork does not share with its source. It follows the events up to
+    `at`, which the fork shares with its source.
 
     Calls of the source that were running at this event are dropped.
 
-    Like `ExecutionStarted` it is an opening event. Fields that it leaves out have the values of the opening before it
+    Like `ExecutionStarted` it is an opening event. Fields without a value have the values of the previous opening event
     (`divebook.engine.forks.opened_as`).
     """
 
@@ -211,7 +212,7 @@ class ExecutionForked(Payload):
     """Digests of the Python functions from this event on, if they differ from those of the source."""
     model: str | None = None
     tools: str | None = None
-    """Policy for calls after `at`, which are replayed from the source if it has their results.
+    """Policy for calls after `at` for which the source has no result. All other calls are replayed from the source.
 
     For what-ifs and trials: which actions and tools may run, ``recorded`` (none), ``read-only`` or ``live``. For a fork
     with a changed definition: ``reuse`` runs all calls without a result in the source, ``unedited`` runs also those of
@@ -254,13 +255,15 @@ class ExecutionResumed(Payload):
     bounds: Mapping[str, Any] | None = None
     """New budget as plain data; None if the budget did not change."""
     recovery: int | None = None
-    """Number of automatic resumptions without progress that count, up to this one; see `divebook.runtime.queueing`.
-    None if there are none, or if a person resumed the execution."""
+    """Number of counted automatic resumptions without progress, including this one; see `divebook.runtime.queueing`.
+    None if none was counted, or if a person resumed the execution.
+    """
     code: Mapping[str, str] | None = None
     """Digests of the Python functions from this event on, if they differ from those at the start."""
     keeps_failed: bool | None = None
-    """True if failed paths stay failed, because the execution had not ended: it waited, or its process died. Older
-    logs lack it: such a resumption repeated the failed steps. None otherwise."""
+    """True if failed paths stay failed, because the execution had not ended: it waited, or its process died. None
+    otherwise. In older logs, this field is missing, and the resumption repeated the failed steps.
+    """
 
 
 @_event("execution_paused")
@@ -268,7 +271,7 @@ class ExecutionResumed(Payload):
 class ExecutionPaused(Payload):
     """Pause of the execution: no step or call starts until the execution is resumed.
 
-    Running calls have ended, or will be made again.
+    Calls that were running have ended, or are made again after the resumption.
     """
 
     reason: str = ""
@@ -277,7 +280,9 @@ class ExecutionPaused(Payload):
 @_event("execution_enqueued", "queue")
 @dataclass(frozen=True, slots=True)
 class ExecutionEnqueued(Payload):
-    """Entry of the execution into a queue. The execution is new, or a worker that stops has given it back."""
+    """Entry of the execution into a queue. The execution is new, or a worker that stops has returned it to the
+    queue.
+    """
 
     queue: str = ""
     priority: int = 0
@@ -348,9 +353,9 @@ class ExecutionMoved(Payload):
     """File to which the log was written."""
 
 
-@_event("execution_pictured", "status")
+@_event("execution_snapshotted", "status")
 @dataclass(frozen=True, slots=True)
-class ExecutionPictured(Payload):
+class ExecutionSnapshotted(Payload):
     """Last event of a read-only snapshot, imported from the log of an execution that had not ended. Only the original
     execution continues.
     """
@@ -486,13 +491,13 @@ class RollbackAdded(Payload):
 @_event("step_failed", "error")
 @dataclass(frozen=True, slots=True)
 class StepFailed(Payload):
-    """Failure of a step, or of the choice of the step that follows it, with an error."""
+    """Failure of a step with an error, or an error in the choice of the next step."""
 
     error: str = ""
     operations: Sequence[str] | None = None
     """Ids of the operations whose failure ended the step of a function. A resumption runs these operations again."""
     iteration_index: int | None = None
-    """Index of the item of `Each` that failed, or None."""
+    """Index of the failed item of `Each`; None if the step has no items."""
     trace: str | None = None
     """Traceback in user code, unless an operation of the step has recorded the traceback."""
     error_names: Sequence[str] | None = None
@@ -585,7 +590,7 @@ class IterationFailed(Payload):
     error_names: Sequence[str] | None = None
     attempts: int = 1
     result: Mapping[str, Any] | None = None
-    """Result that replaces the failed item: its error as data, or a note that the item was skipped."""
+    """Value that replaces the result of the failed item: the error as data, or a note that the item was skipped."""
     trace: str | None = None
     place: Mapping[str, Any] | None = None
     """Source line as in `StepFailed`; `trace` and `place` are None if a call of the item has recorded them."""
@@ -665,8 +670,9 @@ class OperationCompleted(Payload):
     result: Any = None
     usage: Mapping[str, int] | None = None
     held: Mapping[str, int] | None = None
-    """Budget that an ended child execution had passed on to running executions; keys as in
-    `OperationStarted.reserved`."""
+    """Part of the budget that a child execution had passed on to executions that are still running when the child ends;
+    keys as in `OperationStarted.reserved`.
+    """
     served: Mapping[str, Any] | None = None
     """Source of the result in a what-if, where the call was not made.
 
@@ -677,8 +683,8 @@ class OperationCompleted(Payload):
 @_event("operations_abandoned")
 @dataclass(frozen=True, slots=True)
 class OperationsAbandoned(Payload):
-    """Timers and waits for signals that the code has abandoned and continued without, because another branch of the
-    same `ctx.gather` has failed. Nothing continues at their end.
+    """Timers and waits for signals that the code no longer waits for, because another branch of the same `ctx.gather`
+    has failed. When such a timer or wait ends, no code continues.
     """
 
     operation_ids: Sequence[str] = ()
@@ -706,7 +712,7 @@ class OperationFailed(Payload):
     """Traceback in user code, the innermost function call last."""
     held: Mapping[str, int] | None = None
     served: Mapping[str, Any] | None = None
-    """Source of the result as in `OperationCompleted.served`; `held` is as there, too."""
+    """Source of the result, as in `OperationCompleted.served`. `held` has the same meaning as there."""
     final: bool | None = None
     """True if the child execution cannot continue because it was rolled back. A resumption starts a new child."""
     lost: Mapping[str, str] | None = None
@@ -721,7 +727,7 @@ class OperationFailed(Payload):
 class TimeAccessed(Payload):
     """Read of the clock by user code. The event is only information for readers of the log.
 
-    Replay uses the operation of type ``time_access`` beside it.
+    Replay uses the operation of type ``time_access`` that is recorded with it.
     """
 
     accessed_at: str = ""
@@ -733,7 +739,7 @@ class TimeAccessed(Payload):
 class RandomGenerated(Payload):
     """Use of random numbers by user code. The event is only information for readers of the log.
 
-    Replay uses the operation of type ``random_generation`` beside it.
+    Replay uses the operation of type ``random_generation`` that is recorded with it.
     """
 
     method: str = ""
@@ -887,7 +893,9 @@ class EventEmitted(Payload):
     name: str = ""
     data: Any = None
     operation_id: str | None = None
-    """Id of the operation in a workflow function. The function requests it again whenever the function runs again."""
+    """Id of the operation in a workflow function. Whenever the function runs again, it requests this operation
+    again.
+    """
     parameters_hash: str | None = None
 
 
@@ -946,16 +954,18 @@ class WorkspaceOpened(Payload):
     kind: str = ""
     """Isolation of the commands in the workspace: ``local``, ``fenced``, ``virtualenv``."""
     reference: Mapping[str, Any] = field(default_factory=dict)
-    """Data with which the workspace is located after a restart, such as its folder or container.
+    """Data with which the workspace can be found after a restart, such as its folder or container.
 
-    Empty if its calls were replayed from another log, so that it has no location yet.
+    Empty if the calls in the workspace were replayed from another log, so that the workspace has no location yet.
     """
     source: str | None = None
     """Folder from which the files were copied; None if the workspace is that folder itself."""
     tree: str | None = None
     """Digest of all files of the workspace; None if the files are unknown."""
     files: Sequence[Any] | None = None
-    """All files, in the format of `divebook.workspaces.snapshots.take`; None if they are those of the source."""
+    """All files, in the format of `divebook.workspaces.snapshots.take`; None if the files are the same as in the
+    source.
+    """
     problems: Sequence[Mapping[str, Any]] | None = None
     """Files that the digest and the list omit, each with ``path`` and ``reason``."""
 
@@ -963,7 +973,7 @@ class WorkspaceOpened(Payload):
 @_event("files_changed", "workspace", "after")
 @dataclass(frozen=True, slots=True)
 class FilesChanged(Payload):
-    """Change of files in a workspace. The change was made by a call that has just ended, or from outside of the
+    """Change of files in a workspace. The change was made by a call that has just ended, or by a program outside of the
     execution.
     """
 

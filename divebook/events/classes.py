@@ -107,9 +107,10 @@ def allow(*classes: C) -> C:
     """Allow logs to contain instances of the given classes. Return the last given class, so that `allow` also works
     as a class decorator.
 
-    The log holds the qualified name, so a class that is defined again, for example in a cell, replaces the earlier one.
-    A field that was added to the class later gets its default; a removed field is an error. A private attribute of a
-    pydantic model that cannot be stored starts with its default again. A generic model is allowed as ``Box[int]``.
+    The log contains the qualified name of the class. A class that is defined again, for example in a cell, therefore
+    replaces the earlier class. A field that was added to the class later gets its default; a removed field is an error.
+    If a private attribute of a pydantic model cannot be stored, the restored instance has its default. Allow a generic
+    model with its parameters: ``Box[int]``.
 
     Parameters
     ----------
@@ -240,7 +241,9 @@ def _record_dataclass(name: str, value: Any, path: str, normalize: Normalize) ->
     if isinstance(value, _WITH_CONTENT):
         base = next(base for base in type(value).__mro__ if base in _WITH_CONTENT)
         raise UnstorableValueError(
-            path, f"{name} is also a {base.__name__}, whose content is in no field; keep it in a field of the class"
+            path,
+            f"{name} is also a {base.__name__}, whose content is not in a field and would be lost; store it "
+            "in a field of the class",
         )
     # A field with ``init=False`` may not be set yet.
     fields = [entry.name for entry in dataclasses.fields(value) if hasattr(value, entry.name)]
@@ -260,7 +263,7 @@ def _require_no_more(value: Any, fields: Collection[str], path: str) -> None:
         if key not in fields and not key.startswith("_") and not is_cached:
             name = type(value).__qualname__
             raise UnstorableValueError(
-                f"{path}.{key}", f"it is not a field of {name}, and would be lost; declare it as one"
+                f"{path}.{key}", f"it is not a field of {name} and would be lost; declare it as a field"
             )
 
 
@@ -456,7 +459,8 @@ class Instance(Recorded):
         cls = _required(self.cls)
         if kind_of(cls) != self.tag:
             raise UnopenableValueError(
-                self.cls, f"it was a {self.tag} when it was recorded and is not one now; make it one again"
+                self.cls,
+                f"the class was a {self.tag} when the value was recorded, but is not now; make it a {self.tag} again",
             )
         makers = {"model": self._model, "dataclass": self._dataclass, "namedtuple": self._namedtuple}
         return makers[self.tag](cls)
@@ -505,7 +509,7 @@ class Instance(Recorded):
         if removed:
             raise UnopenableValueError(
                 self.cls,
-                f"the class no longer has the field {removed[0]!r}; give it back, or open the value's `fields`",
+                f"the class no longer has the field {removed[0]!r}; add the field again, or open the value's `fields`",
             )
         return {name: self._value(name, default) for name, default in defaults.items()}
 
@@ -607,7 +611,7 @@ class Member(Recorded):
                 return cls(opened(self.value))
             except (TypeError, ValueError) as error:
                 raise UnopenableValueError(self.cls, f"it no longer has such a value: {error}") from error
-        raise UnopenableValueError(self.cls, f"the enum no longer has the member {self.name!r}; give it back")
+        raise UnopenableValueError(self.cls, f"the enum no longer has the member {self.name!r}; add the member again")
 
     def plain(self) -> Any:
         """Return the recorded value of the member."""

@@ -172,8 +172,8 @@ def check_size(size: int, path: str = "data") -> None:
     if size > MAX_PAYLOAD_BYTES:
         raise UnstorableValueError(
             path,
-            f"{size:,} bytes are more than the {MAX_PAYLOAD_BYTES:,} one event may hold; "
-            "store it as a document and keep its path",
+            f"{size:,} bytes are more than the limit of {MAX_PAYLOAD_BYTES:,} bytes per event; store the value as a "
+            "document, and record the path of the document",
         )
 
 
@@ -275,7 +275,7 @@ def _check_depth(value: Any, raw: bytes | str) -> Any:
             # (test_what_is_nested_deeper_than_anything_written_is_refused).
             orjson.dumps(value)
         except TypeError:
-            raise ValueError(f"nested deeper than {MAX_LEVELS} levels, which no log can hold") from None
+            raise ValueError(f"nested deeper than {MAX_LEVELS} levels, which a log cannot store") from None
     return value
 
 
@@ -638,7 +638,7 @@ def decode_line(line: bytes | str) -> Event:
 def decode_record(record: Any) -> Event:
     """Build an event from a parsed line of JSON; raise InvalidEventError if the data are not a valid event."""
     if not isinstance(record, dict):
-        raise InvalidEventError("an event is a JSON object")
+        raise InvalidEventError("an event must be a JSON object")
     try:
         # `untag` goes through the whole line: any value in it may be in tagged form.
         return event_from_dict(untag(record))
@@ -670,9 +670,9 @@ def json_form(value: Any, *, has_frames: bool = True) -> Any:
     Dates, times, decimals, fractions, paths, UUIDs and addresses become strings, a timedelta an ISO 8601 duration
     (``PT90S``); bytes become base64; NaN and infinities null; a tuple or set becomes a list; a key of a mapping becomes
     a string; a dataclass, pydantic model or named tuple becomes an object, an enum its value; a frame becomes a list of
-    records, or with `has_frames` false its description. Bytes, NaN and infinities cannot be given back as inputs in
-    this form. A value without such a form, such as a frame that is too large
-    for a list, becomes a string that describes it.
+    records, or its description if `has_frames` is False. Bytes, NaN and infinities in this form cannot be used as
+    inputs again. A value without such a form, such as a frame that is too large for a list, becomes a string that
+    describes the value.
 
     >>> json_form({1: (float("nan"), b"a", Decimal("0.10"))})
     {'1': [None, 'YQ==', '0.10']}

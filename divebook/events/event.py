@@ -62,9 +62,9 @@ class Event:
     sequence
         1, 2, 3 ... without gaps within the execution.
     recorded_at
-        Microseconds since 1970, UTC; `timestamp` is the same as a datetime.
+        Time of the event in microseconds since 1970, UTC. `timestamp` is the same time as a datetime.
     data
-        The typed payload; its class decides `event_type`.
+        Payload of the event. The class of the payload determines `event_type`.
     path, step
         Place in the workflow; empty for facts about the execution or about a whole path.
     """
@@ -106,7 +106,9 @@ def check_place(entry: Any) -> None:  # an event, or a record
         # A subclass of str or int passes this check, as it fits the declared type. Stores and JSON need the class
         # itself.
         wrong = wrong_field(Event, {name: getattr(entry, name) for name in Event.__slots__ if name != "data"})
-        raise InvalidEventError(wrong or "its texts and numbers must be of the very types str and int")
+        raise InvalidEventError(
+            wrong or "its strings and numbers must have exactly the types str and int, not a subclass"
+        )
     if not entry.id:
         raise InvalidEventError("event id is required")
     if not entry.execution_id:
@@ -116,7 +118,7 @@ def check_place(entry: Any) -> None:  # an event, or a record
     if not 0 < entry.recorded_at <= LATEST:
         early = ", before 1970: set the clock of this machine" if entry.recorded_at < 0 else ""
         raise InvalidEventError(
-            f"timestamp is required, of a year up to 9999, got {entry.recorded_at} microseconds{early}"
+            f"timestamp is required and must be in a year up to 9999, got {entry.recorded_at} microseconds{early}"
         )
 
 
@@ -241,17 +243,18 @@ class Record:
     Attributes
     ----------
     id
-        Id of its first event; the ids of the others are its successors (`divebook.events.event.successor`).
+        Id of the first event; the ids of the other events are the successors of this id
+        (`divebook.events.event.successor`).
     execution_id
         The execution it belongs to.
     sequence
-        Sequence number of its first event.
+        Sequence number of the first event.
     recorded_at
-        Microseconds since 1970, UTC, for all of its events.
+        Time of all events in the record, in microseconds since 1970, UTC.
     facts
-        The payloads of its events, at least one.
+        Payloads of the events, at least one.
     path, step
-        Place of its events; facts about a whole path have no step, unless they are alone in the record.
+        Place of the events. Facts about a whole path have no step, unless they are alone in the record.
     """
 
     id: str

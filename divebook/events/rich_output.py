@@ -64,8 +64,8 @@ class RichOutput:
     def __getattr__(self, name: str) -> NoReturn:
         """Raise an error that names the original class, for code that expects the original object."""
         raise AttributeError(
-            f"{name}: the log holds only the display ({self.__dict__.get('media_type')}) of "
-            f"{self.__dict__.get('name')}; use the object inside the step that makes it"
+            f"{name}: the log contains only the display ({self.__dict__.get('media_type')}) of "
+            f"{self.__dict__.get('name')}; use the object inside the step that creates it"
         )
 
 

@@ -10,7 +10,8 @@ applies all functions from the recorded version on. If `CHANGES` had ``{"step_st
 - data with ``{"form": 3}`` come from a newer version of divebook: `NewerStoreError`.
 
 Payloads of the legacy Dive dialect, and types that were renamed, are translated to version 0 of the present type first.
-Logs recorded before a change are in ``tests/events/recorded``.
+Logs recorded before a change are in ``tests/events/recorded``. Stores never rewrite recorded events, since checksums
+cover the types. A store therefore still contains the former type, and readers translate it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def upcast(
     # The usual case: no format of this type has ever changed. The caller refuses data that are not a dict.
     if not isinstance(data, dict) or (changes is None and FORM not in data and event_type not in _CHANGED):
         return event_type, data
+    event_type = present_type(event_type)
     # {"key": "n", "value": 1} of `state_set` becomes {"mutations": [{"type": "set", "key": "n", "value": 1}]}.
     if event_type in _FORMER_TYPES:
         event_type, change = _FORMER_TYPES[event_type]
@@ -56,6 +58,24 @@ def upcast(
     return event_type, apply_changes(data, version, changes_of_type, f"a {event_type} event")
 
 
+def present_type(event_type: str) -> str:
+    """Return the present name of an event type that was renamed without a change of its data; other names unchanged.
+
+    >>> present_type("execution_pictured"), present_type("step_started")
+    ('execution_snapshotted', 'step_started')
+    """
+    return RENAMED_TYPES.get(event_type, event_type)
+
+
+def present_status(status: str) -> str:
+    """Return the present name of an execution's status that was renamed; other names unchanged.
+
+    >>> present_status("picture"), present_status("failed")
+    ('snapshot', 'failed')
+    """
+    return RENAMED_STATUSES.get(status, status)
+
+
 def apply_changes(data: Data, version: int, changes: Sequence[Change], source: str) -> Data:
     """Convert the data of an event from format number `version` to the present format, by the changes made since then.
     The result does not have the key `FORM`, which contains that number.
@@ -65,7 +85,8 @@ def apply_changes(data: Data, version: int, changes: Sequence[Change], source: s
     # Reading a newer format as the present one could drop or misread fields without an error.
     if version > len(changes):
         raise NewerStoreError(
-            f"{source} has form {version}, this version of divebook knows forms up to {len(changes)}; upgrade divebook"
+            f"{source} has format version {version}, but this version of divebook reads format versions up to "
+            f"{len(changes)}; upgrade divebook"
         )
     # The changes get a copy without the number of the format. Their result is in the present format.
     data = {name: value for name, value in data.items() if name != FORM}
@@ -120,6 +141,10 @@ def _number(name: Any) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
+RENAMED_TYPES: Mapping[str, str] = {"execution_pictured": "execution_snapshotted"}
+"""Present type by former type, of types that were renamed without a change of their data."""
+RENAMED_STATUSES: Mapping[str, str] = {"picture": "snapshot"}
+"""Present status of an execution by its former name, which older exports and saved notebooks contain."""
 _FORMER_TYPES: Mapping[str, tuple[str, Change]] = {
     "state_set": ("state_mutated", _single_set),
     "state_deleted": ("state_mutated", _single_delete),
@@ -135,5 +160,5 @@ CHANGES: Mapping[str, Sequence[Change]] = {}
 
 The version of a format is the number of changes before it. No format has changed yet.
 """
-_CHANGED = frozenset({*_FORMER_TYPES, *_DIVE_DIALECT, *CHANGES})
+_CHANGED = frozenset({*RENAMED_TYPES, *_FORMER_TYPES, *_DIVE_DIALECT, *CHANGES})
 """Event types of which logs may contain an older format."""

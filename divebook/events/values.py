@@ -108,9 +108,9 @@ class ByHash(Recorded):
         return self.value
 
     def summary(self) -> str:
-        """Return the type and the length of the stored value, such as ``dict of 12, kept by its hash``."""
+        """Return the type and the length of the stored value, such as ``dict of 12, stored by its hash``."""
         length = f" of {len(self.value):,}" if isinstance(self.value, str | list | dict) else ""
-        return f"{type(self.value).__name__}{length}, kept by its hash"
+        return f"{type(self.value).__name__}{length}, stored by its hash"
 
 
 # --- contents of files ---
@@ -141,7 +141,7 @@ class StoredFile(Recorded):
 
     def __init__(self, digest: str, size: int, content: bytes | None = None) -> None:
         if not _DIGEST.fullmatch(digest) or type(size) is not int or size < 0:
-            raise ValueError(f"{digest!r} with {size!r} bytes names no content of a file")
+            raise ValueError(f"{digest!r} with {size!r} bytes does not identify the content of a file")
         self.digest = digest
         self.size = size
         self.content = content
@@ -168,11 +168,11 @@ class StoredFile(Recorded):
 
     def to_python(self) -> NoReturn:
         """Raise UnopenableValueError, because the log does not contain the content of the file."""
-        raise UnopenableValueError("file", "the content of a file lies in the store, not in its log")
+        raise UnopenableValueError("file", "the content of a file is in the store, not in the log")
 
     def plain(self) -> NoReturn:
         """Raise ValueError, because the log does not contain the content of the file."""
-        raise ValueError("the content of a file lies in the store, not in its log: read it with files(...)")
+        raise ValueError("the content of a file is in the store, not in the log: read it with files(...)")
 
     def summary(self) -> str:
         """Return a description of the file for people, with its size in bytes."""
@@ -273,7 +273,7 @@ def normalize(value: Any, path: str = "value", recorded_ids: Collection[int] = (
     try:
         return _normalize(value, path, 0)
     except RecursionError:
-        raise UnstorableValueError(path, "nested too deeply; is it part of itself?") from None
+        raise UnstorableValueError(path, "nested too deeply; does it contain itself?") from None
     except DivebookError:
         raise
     # A class may raise anything when its attributes or items are read, even SystemExit and KeyboardInterrupt. Nothing
@@ -305,7 +305,7 @@ def _normalize(value: Any, path: _Path, depth: int) -> Any:
     if depth >= MAX_DEPTH:
         # Its whole path would be an error text of many lines.
         raise UnstorableValueError(
-            f"{_path_text(path):.80}...", f"nested deeper than {MAX_DEPTH} levels; is it part of itself?"
+            f"{_path_text(path):.80}...", f"nested deeper than {MAX_DEPTH} levels; does it contain itself?"
         )
     if kind is dict or kind is TaggedDict:
         return _normalize_mapping(value, path, depth)
@@ -376,7 +376,7 @@ def _tag_of_mapping(value: Mapping[Any, Any], path: str) -> str:
         return kind.__name__
     # A subclass would come back as its base class, so it is refused.
     if not isinstance(value, defaultdict) or kind is not defaultdict:
-        raise UnstorableValueError(path, f"{_class_name(value)} would come back as a dict; use dict(value)")
+        raise UnstorableValueError(path, f"{_class_name(value)} would be read back as a dict; use dict(value)")
     factory = value.default_factory
     name = "None" if factory is None else getattr(factory, "__name__", "")
     if name not in FACTORIES or FACTORIES[name] is not factory:
@@ -443,10 +443,12 @@ def _scalar(value: Any, path: str) -> Any:
     tagged = tag(value)
     back = _DECODERS[tagged[TAG]](tagged["value"])
     if isinstance(value, datetime | time) and value.tzinfo is not None and back.tzinfo is None:
-        raise UnstorableValueError(path, f"{value!r} has a time zone but no offset; give it a date, or a fixed offset")
+        raise UnstorableValueError(path, f"{value!r} has a time zone but no offset; add a date, or use a fixed offset")
     # `fromisoformat` reads an offset of less than a second as UTC.
     if isinstance(value, datetime | time) and back.utcoffset() != value.utcoffset():
-        raise UnstorableValueError(path, f"{value!r} has an offset with a part of a second; give it another one")
+        raise UnstorableValueError(
+            path, f"{value!r} has an offset with fractions of a second; use an offset of whole seconds"
+        )
     return back
 
 
@@ -467,7 +469,7 @@ def _class_name(value: Any) -> str:
 
 
 _ADVICE: tuple[tuple[Callable[[Any], bool], str], ...] = (
-    (lambda value: isinstance(value, Coroutine), "write `await` before the call that made it"),
+    (lambda value: isinstance(value, Coroutine), "write `await` before the call that returned it"),
     (lambda value: isinstance(value, set | frozenset), "use sorted(value) to make a list"),
     (lambda value: hasattr(value, "_fields"), "allow its class with divebook.allow, or use tuple(value)"),
     (lambda value: hasattr(value, "to_dict"), "use value.to_dict('records') or another plain form"),
@@ -567,7 +569,7 @@ def _foreign(value: Mapping[str, Any]) -> ForeignScalar:
 
 def _checked_kind(kind: Any) -> str:
     if _as(str, kind).partition(".")[0] not in LIBRARIES:
-        raise ValueError(f"{kind!r} is of no library that is known here")
+        raise ValueError(f"{kind!r} belongs to an unknown library")
     return str(kind)
 
 
@@ -632,6 +634,4 @@ def untag(value: Any) -> Any:
         return _DECODERS[name](value["value"])
     # Errors of the decoders for content that `tag` did not write; an invalid number raises an ArithmeticError.
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"a value of type {name!r} is not as it is written: {type(error).__name__}: {error}"
-        ) from error
+        raise ValueError(f"a value of type {name!r} has the wrong format: {type(error).__name__}: {error}") from error

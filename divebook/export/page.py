@@ -84,9 +84,11 @@ def _check(event: Event, data: dict[str, Any]) -> None:
     the page could not be opened as a run.
     """
     try:
-        decoded({**event_to_dict(event), "data": data}, f"event {event.sequence} without the secrets in it")
+        decoded({**event_to_dict(event), "data": data}, f"event {event.sequence} without its secrets")
     except InvalidEventError as error:
-        raise InvalidEventError(f"{error}; export the log as JSON lines (run.jsonl), which keeps them") from error
+        raise InvalidEventError(
+            f"{error}; export the log as JSON lines (run.jsonl), which does not remove secrets"
+        ) from error
 
 
 def _opaque(value: Any, redactor: Redactor) -> Any:
@@ -222,8 +224,8 @@ def _written(saved: PackedRun, parts: dict[str, str]) -> bytes:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width">\n'
         f"<title>{name} {run_id}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f'<header id="told"><p>This page shows run {run_id} of {name} ({status}). Where it says no more than this, its '
-        "script did not run: the file is damaged, or scripts are switched off.</p></header>\n"
+        f'<header id="told"><p>This page shows run {run_id} of {name} ({status}). If you see only this text, the '
+        "script of the page did not run: the file is damaged, or scripts are switched off.</p></header>\n"
         f'<main data-parts="{" ".join(parts)}"></main>\n'
         "<footer><p>To open this file in divebook: <code>divebook open FILE</code>, or in a notebook "
         f"<code>%dive open FILE</code>.</p></footer>\n{scripts}<script>{script}</script>\n</body>\n</html>\n"

@@ -210,8 +210,8 @@ def write_test(
     verification = verified_against(read(io.BytesIO(log)), definitions_read, values, actions, tools)
     if not verification.equal:
         raise SetupError(
-            f"the test, whose log has no secrets, would already fail: {verification}. Fix the definition, or write the "
-            "test from a run of the current definition"
+            f"the test was not written, because it would fail: {verification}. The log of a test contains no secrets. "
+            "Fix the definition, or write the test from a run of the current definition"
         )
     files = {path.with_suffix(".jsonl"): log, **({path.with_suffix(".yaml"): text.encode()} if text else {})}
     module_names = sorted(_module_reference(module, path) for module in modules)
@@ -241,7 +241,7 @@ def _test(
     arguments += [f"{kind}={_literal(options)}" for kind, options in stand_ins.items() if options]
     lines = "".join(f"        {part},\n" for part in arguments)
     return (
-        f'"""Run {execution.id} is driven again from its log, without key or network; divebook to-test wrote this."""\n'
+        f'"""Replay run {execution.id} from its log, without API keys or network. Written by divebook to-test."""\n'
         "\nfrom pathlib import Path\n\nfrom divebook.export.pytest import verified_log\n"
         "\nHERE = Path(__file__).parent\n\n\n"
         f"def test_{_name(execution.workflow)}_does_what_its_log_says():\n"
@@ -285,7 +285,7 @@ def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
 
     If secrets were removed from the parameters of an operation, the hash of the parameters is computed again.
     """
-    clean: Event = decoded({**event_to_dict(event), "data": data}, f"event {event.sequence} without the secrets in it")
+    clean: Event = decoded({**event_to_dict(event), "data": data}, f"event {event.sequence} without its secrets")
     before = event.data
     now = clean.data
     if not isinstance(before, catalog.OperationStarted) or not isinstance(now, catalog.OperationStarted):
@@ -490,10 +490,8 @@ def _numbered(cells: Iterable[tuple[str, Any]]) -> Iterator[Any]:
 
 def _sections(run: Run, name: str, first: dict[str, Any], redactor: Redactor) -> Iterator[tuple[str, Any]]:
     """Yield the source and the output of each cell of the notebook for a run. The output of a Markdown cell is None."""
-    yield (
-        f"# {_plain(run.workflow.name)}\n\nRun `{run.id}`. This notebook carries its log: its cells can be run again.",
-        None,
-    )
+    introduction = f"Run `{run.id}`. This notebook contains the log of the run, so its cells can be run again."
+    yield f"# {_plain(run.workflow.name)}\n\n{introduction}", None
     yield f"%load_ext divebook\nrun = %dive open {name}\nrun", first
     yield "## Inputs", None
     yield "run.inputs", _value(run.inputs)
@@ -502,8 +500,8 @@ def _sections(run: Run, name: str, first: dict[str, Any], redactor: Redactor) ->
     yield "## Steps", None
     yield "run.steps", _frame(run.steps)
     yield from _framed(run, "Items", "items")
-    yield from _framed(run, "Requests to models", "model_calls")
-    yield from _framed(run, "Calls of tools", "tool_calls")
+    yield from _framed(run, "Model calls", "model_calls")
+    yield from _framed(run, "Tool calls", "tool_calls")
     yield from _framed(run, "Questions and answers", "questions")
     if failures := run.failures:
         yield "## Failures", None

@@ -34,8 +34,8 @@ BODIES = ("workflow", "agent")
 DIALECTS = tuple(DIALECT_RULES)
 SCRIPT = "script"
 USAGE = (
-    "%%dive, %%dive workflow NAME or %%dive agent NAME, each with --dialect dive if need be; %%dive script AGENT; "
-    "or %%dive try STEP"
+    "%%dive, %%dive workflow NAME or %%dive agent NAME (add --dialect dive for the legacy Dive dialect), "
+    "%%dive script AGENT, or %%dive try STEP"
 )
 
 
@@ -84,14 +84,15 @@ def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None =
     arguments = parse(split(line), {}, {"--dialect": "dialect"}, inputs=False, names=scope)
     dialect = arguments.options.get("dialect", OWN)
     if dialect not in DIALECTS:
-        raise UsageError(f"unknown dialect {dialect!r}; one of {', '.join(DIALECTS)}")
+        raise UsageError(f"unknown dialect {dialect!r}; choose one of: {', '.join(DIALECTS)}")
     # ``%%dive`` without a word defines everything that a file can define, under the keys Agents, Workflows and so on.
     kind, *names = arguments.words or ("file",)
     if kind != "file" and kind not in BODIES:
         advice = did_you_mean(kind, (*BODIES, SCRIPT, "try")) or f"write {USAGE}"
-        raise UsageError(f"%%dive cannot begin with {kind!r} ({advice})")
+        raise UsageError(f"unknown word {kind!r} after %%dive ({advice})")
     if len(names) > 1 or (kind == "file" and names):
-        raise UsageError(f"one name is enough, found {' '.join(names)}; put a name with spaces in quotes")
+        expected = "no name" if kind == "file" else "one name"
+        raise UsageError(f"%%dive takes {expected} here, not {' '.join(names)!r}; put a name with spaces in quotes")
     return Cell(text, cast("Body", kind), names[0] if names else None, dialect, lines_above, number)
 
 
@@ -106,7 +107,7 @@ def scripted_agent(line: str) -> str | None:
     if kind != SCRIPT:
         return None
     if len(names) != 1:
-        raise UsageError(f"%%dive script needs the name of one agent, found {' '.join(names) or 'none'}")
+        raise UsageError(f"%%dive script needs the name of one agent, not {' '.join(names) or 'an empty line'}")
     return names[0]
 
 
@@ -305,7 +306,9 @@ def show_short(error: DivebookError, shell: InteractiveShell) -> None:
         # The traceback has the frames of the cell only when the error has left the function.
         frames = takewhile(lambda frame: not frame.filename.startswith(_OURS), extract_tb(error.__traceback__))
         places = [f"  line {frame.lineno}: {one_line(frame.line or '', 100)}" for frame in frames][-1:]
-        return [shared().text(line) for line in (*error_lines(error), *places, "  whole traceback: %tb Verbose")]
+        return [
+            shared().text(line) for line in (*error_lines(error), *places, "  show the full traceback: %tb Verbose")
+        ]
 
     error.__dict__["_render_traceback_"] = render
 

@@ -118,7 +118,9 @@ def static_bundle(error: CodeChangedError) -> dict[str, object]:
     The choices are shown as options of ``%dive run``.
     """
     items = tuple((Text(f"--changed {name}", "code"), f": {about}") for name, about in error.choices.items())
-    report = Report(blocks=(Paragraph((f"{error.told} To continue, add to its line:",)), Items(items)))
+    report = Report(
+        blocks=(Paragraph((f"{error.told} To continue, add one of these options to %dive run:",)), Items(items))
+    )
     return bundle_of(report)
 
 

@@ -73,7 +73,7 @@ def expression_end(line: str, start: int) -> int:
             expected.pop()
         position += 1
     if expected:
-        raise UsageError(f"{expected[-1]} is missing at the end of {line[start : start + 20]!r}")
+        raise UsageError(f"the closing {expected[-1]} of {line[start : start + 20]!r} is missing")
     return position
 
 
@@ -83,7 +83,7 @@ def _string_end(line: str, start: int) -> int:
     # A backslash and the character after it are one unit, so that ``\"`` does not end the string.
     string = re.compile(rf"{quote}(?:\\.|[^\\{quote}])*{quote}").match(line, start)
     if string is None:
-        raise UsageError(f"the quote {quote} before {line[start + 1 : start + 21]!r} is not closed")
+        raise UsageError(f"the closing quote {quote} is missing after {line[start + 1 : start + 21]!r}")
     return string.end()
 
 
@@ -123,13 +123,17 @@ class Names:
         # The expression is the person's code and can raise anything. A traceback would mainly show lines of divebook.
         except Exception as error:
             raised = f"{type(error).__name__}: {one_line(str(error), _MAX_SHOWN)}"
-            raise UsageError(f"{what}: {text} raises {raised}; run it in a cell of its own to see where") from error
+            raise UsageError(
+                f"{what}: {text} raises {raised}; run the expression in a separate cell to see the traceback"
+            ) from error
 
     def _unknown(self, name: str) -> str:
         candidates = self.variables if self.user_names is None else self.user_names
         # Names with an underscore belong to IPython (``_``, ``_i1``) or are private.
         close = nearest(name, (candidate for candidate in candidates if not candidate.startswith("_")))
-        advice = f"did you mean ${close}?" if close else "define it in a cell, or quote the value if it is a string"
+        advice = (
+            f"did you mean ${close}?" if close else "define the variable in a cell, or put the value in single quotes"
+        )
         return f"there is no variable {name!r} ({advice})"
 
 
@@ -161,10 +165,13 @@ def refuse_inside(what: str, text: str) -> None:
     """
     # A calculation that starts with a number would stay a text without a word, although `$n/2` is one.
     if _CALCULATION.fullmatch(text):
-        raise UsageError(f"{what}: {text} is a string; write $({text[1:]}) for the value, or '{text}' for that string")
+        raise UsageError(
+            f"{what}: {text} is read as a string; write $({text[1:]}) for the result of the calculation, "
+            f"or '{text}' for this string"
+        )
     if not any(_REPLACED_BY_IPYTHON.search(part) for part in _unquoted_parts(text)):
         return
-    raise UsageError(f"{what}: nothing is replaced inside {one_line(text, _MAX_SHOWN)}; {_advice(text)}")
+    raise UsageError(f"{what}: variables inside {one_line(text, _MAX_SHOWN)} are not replaced; {_advice(text)}")
 
 
 def _advice(text: str) -> str:
@@ -175,7 +182,7 @@ def _advice(text: str) -> str:
     key = _LONG_KEY.match(text)
     name = "" if key is None else key[0]
     value = text[len(name) :]
-    # "{city}" -> "write $city for the value, or '{city}' for that text"
+    # "{city}" -> "write $city for the value, or '{city}' for this string"
     match = re.fullmatch(r"\$?\{([^{}]+)\}", value) or re.fullmatch(r"[\"]?\$+([\w.]+)[\"]?", value)
     try:
         plain = value.strip('"') if match else _unquoted(value)
@@ -184,17 +191,18 @@ def _advice(text: str) -> str:
     # YAML has control characters in double quotes only, in which divebook looks for variables as well.
     literal = name + single_quoted(plain if plain.isprintable() else value[1:-1])
     if match and not name and _is_one_expression(f"${match[1]}"):
-        return f"write ${match[1]} for the value, or {literal} for that string"
-    # "[$a, $b]" -> "write Python after a dollar, $[a, b], or quote the text in it"
+        return f"write ${match[1]} for the value, or {literal} for this string"
+    # "[$a, $b]" -> "write a Python expression after a dollar sign, such as $[a, b], or put each string inside ..."
     if not name and value[:1] in ("[", "{"):
         return (
-            f"write Python after a dollar, {'$[a, b]' if value[0] == '[' else '$dict(a=b)'}, or quote the string in it"
+            "write a Python expression after a dollar sign, such as "
+            f"{'$[a, b]' if value[0] == '[' else '$dict(a=b)'}, or put each string inside it in single quotes"
         )
     # "${city}.txt" -> 'write $f"{city}.txt" for the value'
     python = f"${_f_string(name + plain)}"
     if _is_one_expression(python):
-        return f"write {python} for the value, or {literal} for that string"
-    return f"write {literal} for that string, or pass a Python string: $text"
+        return f"write {python} for the value, or {literal} for this string"
+    return f"write {literal} for this string, or pass the Python variable of a string: $text"
 
 
 def _f_string(text: str) -> str:
@@ -332,7 +340,7 @@ def _quote_end(line: str, start: int) -> int:
             return position + 1
         else:
             position += 1
-    raise UsageError(f"the quote {quote} before {line[start + 1 : start + 21]!r} is not closed")
+    raise UsageError(f"the closing quote {quote} is missing after {line[start + 1 : start + 21]!r}")
 
 
 def _bracket_end(line: str, start: int) -> int:
@@ -353,7 +361,7 @@ def _bracket_end(line: str, start: int) -> int:
             if not expected:
                 return position + 1
         position += 1
-    raise UsageError(f"{expected[-1]} is missing at the end of {line[start : start + 20]!r}")
+    raise UsageError(f"the closing {expected[-1]} of {line[start : start + 20]!r} is missing")
 
 
 def parse(
@@ -441,7 +449,7 @@ def _option(
     if spelling not in valued:
         spellings = [*flags, *valued]
         close = nearest(spelling, spellings)
-        advice = f"did you mean {close}?" if close else f"known: {', '.join(spellings) or 'none'}"
+        advice = f"did you mean {close}?" if close else f"available options: {', '.join(spellings) or 'none'}"
         raise UsageError(f"unknown option {spelling} ({advice})")
     # `iter` of an iterator is the iterator itself, so that this takes the next word away from the loop in `parse`.
     if value is None:
@@ -532,12 +540,12 @@ class Command:
         # More words than declared are a mistake, mostly a text without quotes.
         extra = " ".join(arguments.words[most:])
         if extra and self.inputs:
-            raise UsageError(f"unexpected {extra!r}; write inputs as key=value, and strings with spaces in quotes")
+            raise UsageError(f"unexpected {extra!r}; write inputs as key=value, and put strings with spaces in quotes")
         if extra and most:
             raise UsageError(f"unexpected {extra!r} after %dive {self.name}; put strings with spaces in quotes")
         if extra:
             raise UsageError(
-                f"unexpected {extra!r}: %dive {self.name} takes only options; %dive {self.name}? lists them"
+                f"unexpected {extra!r}; %dive {self.name} takes only options; to list them: %dive {self.name}?"
             )
         return arguments
 
@@ -553,9 +561,13 @@ STORE = replace(
 DRIVING = tuple(
     replace(declared, name=declared.long_name, type=bool, default=False)
     for declared in (
-        option("--background", "-b", help="Return at once. `await run` or `run.wait()` wait for the end of the run."),
+        option(
+            "--background",
+            "-b",
+            help="Return at once, without waiting for the run to end. To wait later: `await run` or `run.wait()`.",
+        ),
         option("--no-check", help="Do not fail the cell if the run fails or is cancelled."),
-        option("--strict", help="Also fail the cell if the run has to wait for an answer or a signal."),
+        option("--strict", help="Fail the cell also if the run has to wait for an answer or a signal."),
         option("--no-data", help="Do not save the data of the run in the notebook."),
     )
 )
@@ -628,7 +640,9 @@ def values_of(declared: DeclaredCommand, arguments: Arguments) -> dict[str, Any]
             read = [_read(parameter, text) for text in texts]
             values[parameter.name] = read if parameter.is_repeated else read[0]
         elif parameter.is_required:
-            raise UsageError(f"%dive {declared.name} needs {parameter.usage}: %dive {declared.notebook_example}")
+            raise UsageError(
+                f"%dive {declared.name} needs {parameter.usage}, for example: %dive {declared.notebook_example}"
+            )
     return values
 
 
@@ -667,19 +681,21 @@ def help_with(word: str, commands: Mapping[str, Command]) -> str:
     except NotFoundError as error:
         close = nearest(word, (*commands, *error.available))
         advice = (
-            f"did you mean %dive help {close}?" if close else "%dive help lists all sub-commands, %dive keys all keys"
+            f"did you mean %dive help {close}?"
+            if close
+            else "run %dive help to list all sub-commands, or %dive keys to list all keys"
         )
-        raise UsageError(f"no sub-command or key is called {word!r} ({advice})") from None
+        raise UsageError(f"unknown sub-command or key {word!r} ({advice})") from None
 
 
 def command_called(name: str, commands: Mapping[str, Command]) -> Command:
     """Return the sub-command with this name; raise `UsageError` if it does not exist."""
     if name not in commands:
         if name in TABLE:
-            raise UsageError(f"{name} is a command of the shell; write {spelled_in_notebook(name)}")
+            raise UsageError(f"{name} is a shell command; in a notebook, write {spelled_in_notebook(name)}")
         close = nearest(name, commands)
-        advice = f"did you mean %dive {close}?" if close else f"there are: {', '.join(commands)}"
-        raise UsageError(f"%dive {name} does not exist ({advice})")
+        advice = f"did you mean %dive {close}?" if close else f"available sub-commands: {', '.join(commands)}"
+        raise UsageError(f"unknown sub-command %dive {name} ({advice})")
     return commands[name]
 
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 AWAITED_COMMANDS = ("run", "ask", "resume", "fork", "answer", "signal")
 # The text into which IPython turns ``%dive ...``, except for its argument.
 _CALL = "run_line_magic('dive', "
-_COMMAND_WITH_QUESTION_MARK = re.compile(r"^(\s*%dive\s+)([a-z-]+)\s*\?{1,2}\s*$")
-_MAGIC_WITH_QUESTION_MARK = re.compile(r"^(\s*)%%?dive\s*\?{1,2}\s*$")
+_COMMAND_WITH_QUESTION_MARK = re.compile(r"^(\s*)%%?(dive\s+)([a-z-]+)\s*\?{1,2}\s*$")
+_MAGIC_WITH_QUESTION_MARK = re.compile(r"^(\s*)(?:%%?dive\s*\?{1,2}|\?{1,2}\s*%%?dive)\s*$")
 # No ``await`` is added inside these: a plain function cannot await, and the cell awaits only its own statements.
 _FUNCTION_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 Transform: TypeAlias = Callable[[list[str]], list[str]]
@@ -212,10 +212,12 @@ def _offset_of_command(call: ast.Call) -> int | None:
 
 
 def help_for_commands(lines: list[str]) -> list[str]:
-    """Replace the cell line ``%dive run?`` by ``%dive help run``, and ``%dive?`` by ``%dive help``."""
+    """Replace the cell line ``%dive run?`` by ``%dive help run``, and ``%dive?`` by ``%dive help``; the same for
+    ``%%dive``, which has the same help.
+    """
     replaced = []
     for line in lines:
-        command_help = _COMMAND_WITH_QUESTION_MARK.sub(r"\1help \2", line)
+        command_help = _COMMAND_WITH_QUESTION_MARK.sub(r"\1%\2help \3", line)
         replaced.append(_MAGIC_WITH_QUESTION_MARK.sub(r"\1%dive help", command_help))
     return replaced
 

@@ -340,7 +340,7 @@ class DiveMagics(Magics):
         name = file or notebook_of(self.shell)
         if not name:
             raise UsageError(
-                "the notebook's file is unknown, because this front end does not report it; name it: "
+                "the path of this notebook is unknown, because the front end does not report it; pass the path: "
                 f"{advised('open FILE')}"
             )
         path = Path(name).expanduser()
@@ -348,7 +348,7 @@ class DiveMagics(Magics):
         # notebook, only show their runs.
         if carries_log(path):
             if run is not None:
-                raise UsageError(f"{name} holds one run: remove the id")
+                raise UsageError(f"{name} contains only one run; remove the run id from the command")
             return self._session.open(path)
         if path.suffix.lower() in PAGE:
             return open_page(path)
@@ -513,7 +513,7 @@ class DevEnvMagics(Magics):
         # The text of the cell becomes one argument, so that it needs no quotes.
         if cell is not None:
             if len(words) != 1:
-                raise UsageError("%%dev_env takes the name of an environment, in which the cell is run")
+                raise UsageError("%%dev_env needs exactly one name: the environment in which the cell runs")
             words = ["execute", words[0], cell]
         with short_errors():
             return _value_of_dev_env(words)
@@ -531,7 +531,7 @@ def _value_of_dev_env(words: list[str]) -> Any:
     code, output, errors = _run_dev_env(words or ["--help"], is_streamed=is_streamed)
     if code:
         # The last line of the error output states the cause. The lines before it were printed already.
-        last_line = errors.strip().rpartition("\n")[2].removeprefix("dev_env: ") or "it printed nothing"
+        last_line = errors.strip().rpartition("\n")[2].removeprefix("dev_env: ") or "dev_env printed no error message"
         raise DevEnvError(f"{last_line} (exit code {code})")
     # Some commands print JSON, others a path or a text.
     try:

@@ -49,7 +49,7 @@ def print_interrupted() -> None:
         lines = _lines_on_load()
     # Loading the extension must not fail because of a damaged store.
     except DivebookError as error:
-        lines = [f"interrupted runs cannot be searched: {error}"]
+        lines = [f"the search for interrupted runs failed: {error}"]
     for line in lines:
         print_answer(line)
 
@@ -123,11 +123,14 @@ def _recovered_lines(recovered: Recovered) -> list[str]:
         lines = resumed_lines(recovered)
         if len(needs_person) <= MAX_LINES:
             return [*lines, *needs_person]
-        return [*lines, f"{len(needs_person)} interrupted runs need a person: {advised('recover')}"]
-    line = f"resumed {count:,} runs: {advised('runs', 'divebook.runs()')}"
+        return [
+            *lines,
+            f"{len(needs_person)} interrupted runs can only be resumed by a person; to list them: {advised('recover')}",
+        ]
+    line = f"resumed {count:,} runs; to list them: {advised('runs', 'divebook.runs()')}"
     if recovered.waiting:
-        person = f", {len(needs_person)} of them need a person" if needs_person else ""
-        line += f"; {recovered.waiting:,} are left{person}: {advised('recover')}"
+        person = f" ({len(needs_person)} can only be resumed by a person)" if needs_person else ""
+        line += f"; {recovered.waiting:,} interrupted runs remain{person}; to list them: {advised('recover')}"
     return [line]
 
 
@@ -183,6 +186,10 @@ def listing(store: EventStore, records: Sequence[ExecutionRecord], page: int = 1
         # Records without lines mean that the page number is too high.
         return f"there is no page {page}" if records else "nothing to recover"
     pages = math.ceil(len(records) / MAX_LISTED)
-    more = [f"  page {page} of {pages}, {len(records):,} runs: {advised('recover --page N')}"] if pages > 1 else []
-    to_continue = f"to continue: {advised('recover ID')}, or {advised('recover --all')}"
-    return "\n".join(["interrupted", *lines, *more, to_continue])
+    more = (
+        [f"  page {page} of {pages} ({len(records):,} runs); to show page N: {advised('recover --page N')}"]
+        if pages > 1
+        else []
+    )
+    to_continue = f"to resume one run: {advised('recover ID')}; to resume all: {advised('recover --all')}"
+    return "\n".join(["interrupted runs", *lines, *more, to_continue])

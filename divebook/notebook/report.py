@@ -109,7 +109,7 @@ def waiting_lines(execution: Run) -> list[str]:
     ]
     lines += [f"{awaited}: {signal_line(execution.id, awaited)}" for awaited in awaited_signals(state)]
     # A run that waits for a timer has neither questions nor signals.
-    return [f"{execution.id} waits for {line}" for line in lines or waits_for(state, ()) or ["a time"]]
+    return [f"{execution.id} waits for {line}" for line in lines or waits_for(state, ()) or ["a point in time"]]
 
 
 def ways_on(execution: Run) -> list[str]:

@@ -277,8 +277,8 @@ def run_label(earlier: PreviousRun) -> str:
     """
     if earlier.notebook is None:
         return f"this cell's run {earlier.record.execution_id}"
-    notebook = earlier.notebook or "a notebook whose name this front end does not report"
-    return f"the run {earlier.record.execution_id} of an equal cell, with equal inputs and code, in {notebook},"
+    notebook = earlier.notebook or "another notebook (its name is unknown)"
+    return f"run {earlier.record.execution_id} of the same cell in {notebook}, with the same inputs and code,"
 
 
 def elsewhere_note(execution_id: str) -> str:
@@ -305,9 +305,9 @@ def interrupted_note(environment: Environment, workflow: Workflow, inputs: Mappi
             status = environment.run_of(record.execution_id).status
             standing = "was interrupted" if status == INTERRUPTED else f"is {status} and can continue"
             return (
-                f"run {record.execution_id} with the same inputs {standing}. Outside a notebook no cell continues it, "
-                f"so this is a new run; {advised(f'resume {record.execution_id}')} continues the earlier one without "
-                "repeating its completed calls"
+                f"the earlier run {record.execution_id} with the same inputs {standing}. Earlier runs are continued "
+                "automatically only in a notebook, so a new run was started. To continue the earlier run without "
+                f"repeating its completed calls: {advised(f'resume {record.execution_id}')}"
             )
     return ""
 
@@ -321,10 +321,11 @@ def changed_error(earlier: PreviousRun) -> ExecutionError:
     # `--definition new` keeps the inputs of the run, so that it does not help with changed inputs.
     with_new = ""
     if changed == "definition":
-        with_new = f"{advised(f'resume {execution_id} --definition new')} continues with the new one; "
+        with_new = f"To continue it with the new definition: {advised(f'resume {execution_id} --definition new')}. "
     return ExecutionError(
-        f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
-        f"{advised(f'resume {execution_id}')} continues it with the old version; {with_new}--new starts a new run"
+        f"the last run of this cell, {execution_id}, is {earlier.record.status}, but the {changed} of this cell "
+        f"changed since it started. To continue that run with the old {changed}: {advised(f'resume {execution_id}')}. "
+        f"{with_new}To start a new run: add --new"
     )
 
 
@@ -377,10 +378,13 @@ class ChangedFunctions:
         else:
             start = "from its start"
         if self.has_completed:
-            keep = "shows the old one as it is"
+            keep = "shows the old run unchanged"
         else:
-            keep = f"continues the old one, with its {plural(self.completed_calls, 'completed call')}"
-        message = f"{self._changes} since this cell's run {self.execution_id}, which is not shown as its result."
+            keep = f"continues the old run, with its {plural(self.completed_calls, 'completed call')}"
+        message = (
+            f"{self._changes} since run {self.execution_id} of this cell, so that run is not shown as the result of "
+            "the cell."
+        )
         choices = {
             AGAIN: f"runs the workflow {start}; {repeated} repeated",
             KEEP: f"{keep}, and does not ask again until the next edit",
@@ -392,12 +396,13 @@ class ChangedFunctions:
         functions. `new_id` is the id of the new run.
         """
         if self.until:
-            relation = f"reuses its first {plural(self.calls, 'call')}, and continues with the current code"
+            relation = f"reuses the first {plural(self.calls, 'call')} of that run and continues with the current code"
         else:
             relation = "is a new run"
         return (
-            f"{self._changes} since this cell's run {self.execution_id}; {new_id} {relation}. To see the old one: "
-            f"{show_advice(self.execution_id)}; to keep it as the result of this cell: --changed keep"
+            f"{self._changes} since run {self.execution_id} of this cell; the new run {new_id} {relation}. "
+            f"To see the old run: {show_advice(self.execution_id)}; to keep it as the result of this cell: "
+            "--changed keep"
         )
 
     @property
@@ -405,7 +410,7 @@ class ChangedFunctions:
         return ", ".join(f"{function.label} {_CHANGE_TEXTS[function.change]}" for function in self.functions)
 
 
-_CHANGE_TEXTS = {"changed": "changed", "new": "is new", "gone": "is gone"}
+_CHANGE_TEXTS = {"changed": "changed", "new": "was added", "gone": "was removed"}
 
 
 def edit_policy(word: str | None) -> EditPolicy | None:
@@ -413,7 +418,7 @@ def edit_policy(word: str | None) -> EditPolicy | None:
     value; None without the option. Raise `UsageError` for an unknown value.
     """
     if word is not None and word not in CHOICES:
-        raise UsageError(f"--changed cannot be {word!r}; one of {', '.join(CHOICES)}")
+        raise UsageError(f"--changed must be one of {', '.join(CHOICES)}, not {word!r}")
     return cast("EditPolicy | None", word)
 
 
@@ -460,8 +465,8 @@ class ChangedDefinition:
         `begin` is called with the name of a choice and returns the run of this choice. A run that has not ended has no
         default.
         """
-        message = f"The definition of {self.plan.workflow!r} changed since this cell's run {self.plan.source}."
-        choices = {REUSE: self.plan.summary, AGAIN: "runs everything as a new run"}
+        message = f"The definition of {self.plan.workflow!r} changed since run {self.plan.source} of this cell."
+        choices = {REUSE: self.plan.summary, AGAIN: "runs everything again in a new run"}
         return CodeChangedError(message, choices, begin, AGAIN if self.has_ended else None)
 
     @property
@@ -470,8 +475,8 @@ class ChangedDefinition:
         the option with which the new run would have reused calls of the earlier run.
         """
         return (
-            f"the definition changed since this cell's run {self.plan.source}, so this is a new run; --changed {REUSE} "
-            f"would have continued it: {self.plan.summary}"
+            f"the definition changed since run {self.plan.source} of this cell, so a new run was started. "
+            f"To continue the earlier run instead, add --changed {REUSE}: {self.plan.summary}"
         )
 
     def run_again(self, environment: Environment, answers: Answers | None, options: StartOptions) -> Run:
@@ -488,8 +493,8 @@ class ChangedDefinition:
         definition. `new_id` is the id of the new run.
         """
         return (
-            f"the definition changed since this cell's run {self.plan.source}; {new_id} continues it from event "
-            f"{self.plan.at}: {self.plan.summary}. To run everything again: --new"
+            f"the definition changed since run {self.plan.source} of this cell; the new run {new_id} continues that "
+            f"run from event {self.plan.at}: {self.plan.summary}. To run everything again: --new"
         )
 
 

@@ -105,7 +105,8 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
         print_answer(note)
     if run.state.continued_as is not None:
         print_answer(
-            f"it continues as {run.state.continued_as}; to show that run: {show_advice(run.state.continued_as)}"
+            f"this run continues as run {run.state.continued_as}; to show that run: "
+            f"{show_advice(run.state.continued_as)}"
         )
     # Waiting is not a failure: the cell succeeds, and the run continues when the answer arrives.
     if run.state.status == WAITING:
@@ -126,7 +127,9 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
     else:
         # `error` is None if the log records no text.
         error = ExecutionFailedError(run.id, run.error or run.status)
-    show_as(error, [*error_lines(error), "To continue past failures: --no-check"])
+    show_as(
+        error, [*error_lines(error), "To let the cell succeed although the run failed or was cancelled: --no-check"]
+    )
     raise error
 
 

@@ -49,7 +49,7 @@ class Runs(Shown):
 
     `divebook.runs` and ``%dive runs`` return this object. `resume`, `cancel`, `tag` and similar methods act on all
     executions of the list. They return a DataFrame (`divebook.analysis.lists.handled_frame`) with one row for each
-    execution, also if it refuses.
+    execution, even if the operation fails for that execution.
 
     Examples
     --------
@@ -114,7 +114,7 @@ class Runs(Shown):
             return Report(blocks=(Paragraph((no_runs_note(self.environment.store, self.filters),)),))
         # A list that is as long as its own limit is complete, although the store has more runs.
         is_cut = len(records) > count and self.limit != count
-        note = (Paragraph(("and more: .frame() lists all",)),) if is_cut else ()
+        note = (Paragraph(("There are more runs. Call .frame() to list all.",)),) if is_cut else ()
         return Report(blocks=(run_table(lines, "notebook"), *note))
 
     def _ipython_display_(self) -> None:
@@ -159,7 +159,7 @@ class Runs(Shown):
     def resume(self, bounds: Bounds | Mapping[str, Any] | None = None, *, wait: bool = True) -> pd.DataFrame:
         """Resume each execution in the list where its log ends.
 
-        All resume at once. With `wait`, block until they have ended or have to wait.
+        All executions are resumed at the same time. With `wait`, block until they have ended or have to wait.
         """
         return self.handle(lambda run: run.resume(bounds), wait=wait)
 

@@ -306,7 +306,7 @@ def continue_failed(run: Run) -> Run:
     except LeaseHeldError as held:
         who = f"{held.name or 'another process'} (process {held.pid} on {held.host})"
         raise ExecutionError(
-            f"It is already running in {who}, so it was not started again. Run the cell again to see it"
+            f"The run is already running in {who}, so it was not started again. Run the cell again to see the run"
         ) from held
     except ExecutionError:
         # Two pages of one kernel, or two kernels, may continue the run at the same moment. The later one gets an error,
@@ -323,7 +323,8 @@ def _advice(failure: Failure | None, changed: list[str]) -> tuple[str, bool]:
     """
     if changed:
         return (
-            f"Continuing uses the current version of {', '.join(changed)}, and first shows a plan of the changes."
+            f"Continues with the current version of {', '.join(changed)}. First, you see a plan of the changes and "
+            "confirm it."
         ), True
     # The error was raised in the person's own function and not in a model, a tool or a server.
     is_own_code = failure is not None and (failure.traceback or not failure.called)
@@ -331,7 +332,10 @@ def _advice(failure: Failure | None, changed: list[str]) -> tuple[str, bool]:
     if failure is None or not failure.place or not is_own_code:
         return "Continue retries the failed call.", True
     function = failure.called or failure.step
-    return f"{function} is unchanged, so it would fail again. Edit {failure.place} and run that cell first.", False
+    return (
+        f"{function} has not changed since the failure, so it would fail again. "
+        f"Edit {failure.place} and run that cell first."
+    ), False
 
 
 def _run_again(header: Header) -> Way:

@@ -229,7 +229,7 @@ def _ask(run: Run, question: Question) -> bool:
     lines = [question.question, question.message or "", _data_text(question)]
     print_answer("\n".join(filter(None, lines)))
     # An empty answer ends the loop. An invalid one is explained, and the question is asked again.
-    while typed := _input(f"Your answer{_expected_form(question)} (Enter alone: later): "):
+    while typed := _input(f"Your answer{_expected_form(question)} (press Enter to answer later): "):
         try:
             run.answer(question.id, Typed(typed))
         except InterruptError as error:
@@ -318,15 +318,18 @@ def _pause_error(run: Run, prefix: str) -> ExecutionPausedError:
     # Calls that must not be repeated are awaited, also beyond `PAUSE_TIMEOUT`.
     if run.is_live:
         lines = [
-            f"{prefix}{run.id} waits for a call that must not be repeated",
-            f"To show it: {show_advice(run.id)}",
+            f"{prefix}run {run.id} pauses when its current call has ended; that call must not be repeated",
+            f"To show the run: {show_advice(run.id)}",
         ]
     elif run.state.is_over:
-        lines = [f"{prefix}but {run.id} had already {run.status}", f"To show it: {show_advice(run.id)}"]
+        lines = [
+            f"{prefix}run {run.id} was not paused: its status is already {run.status}",
+            f"To show the run: {show_advice(run.id)}",
+        ]
     else:
         completed = sum(event.event_type == "operation_completed" for event in run.history())
         lines = [
-            f"{prefix}{run.id} is paused; {plural(completed, 'completed call')} kept",
+            f"{prefix}run {run.id} is paused; {plural(completed, 'completed call')} saved",
             f"Run the cell again to continue, or: {advised(f'resume {run.id}', f'divebook.resume({run.id!r})')}",
         ]
     show_as(error, lines)

@@ -226,7 +226,7 @@ class SavedRun(Shown, FramedLog):
             else:
                 yield from time_texts(header["worked_us"], header["waited_us"], header["paused_us"])
         if self._recording["sample"]:
-            yield f"{one_line(self._recording['sample'], 200)}; its whole log is in {self.store}"
+            yield f"{one_line(self._recording['sample'], 200)}; the complete log is in {self.store}"
 
 
 def _moment(micros: int) -> datetime | None:
@@ -271,15 +271,16 @@ class SavedNotebook(Sequence[SavedRun]):
         if len(matches) != 1:
             ids = ", ".join(run.id for run in self._runs)
             raise SavedRunError(
-                f"{self.path.name} has {plural(len(matches), 'run')} whose id starts with {key}; it has {ids}"
+                f"{self.path.name} contains {plural(len(matches), 'run')} whose id starts with {key}; "
+                f"choose one of: {ids}"
             )
         return matches[0]
 
     def __repr__(self) -> str:
         lines = [f"{self.path.name}: {plural(len(self), 'run')}"]
         lines += [f"  [{place}] {run.workflow}  {run.status}  {run.id}" for place, run in enumerate(self._runs)]
-        lines += [f"  cannot be opened: {problem}" for problem in self.problems]
-        return "\n".join([*lines, f"to replay one: runs[0].replay(), with runs = {advised('open FILE')}"])
+        lines += [f"  a run cannot be opened: {problem}" for problem in self.problems]
+        return "\n".join([*lines, f"to replay a run: runs = {advised('open FILE')}, then runs[0].replay()"])
 
 
 def open_notebook(path: Path | str) -> SavedNotebook:
@@ -307,7 +308,11 @@ def open_notebook(path: Path | str) -> SavedNotebook:
             # One unreadable run does not prevent the others from being opened.
             problems.append(one_line(str(error), 300))
     if not runs:
-        why = problems[0] if problems else "no output contains a run; was DIVEBOOK_NOTEBOOK_DATA switched off?"
+        why = (
+            problems[0]
+            if problems
+            else "no cell output contains data of a run; check that DIVEBOOK_NOTEBOOK_DATA is not set to off"
+        )
         raise SavedRunError(f"no run can be opened from {path}: {why}")
     return SavedNotebook(path, runs, problems)
 
@@ -343,7 +348,7 @@ def open_page(path: Path) -> SavedRun:
         raise SavedRunError(str(error)) from None
     # A page that was edited by hand can have any content.
     except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise SavedRunError(f"{path} is not a page of a run: {type(error).__name__}: {error}") from None
+        raise SavedRunError(f"{path} is not an HTML page of a run: {type(error).__name__}: {error}") from None
 
 
 def _read_notebook(path: Path) -> Any:
@@ -351,10 +356,12 @@ def _read_notebook(path: Path) -> Any:
     try:
         # The size is checked before the file is read.
         if path.stat().st_size > MAX_FILE:
-            raise SavedRunError(f"{path} is too large for a notebook; export the run's log from its store instead")
+            raise SavedRunError(
+                f"{path} is too large to be opened as a notebook; export the run's log from its store instead"
+            )
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SavedRunError(f"{path} cannot be read: {error.strerror}; name the notebook's file") from None
+        raise SavedRunError(f"{path} cannot be read: {error.strerror}; check the path of the notebook") from None
     # Deep nesting raises RecursionError.
     except (ValueError, RecursionError) as error:
         raise SavedRunError(f"{path} is not a notebook: {one_line(str(error), 200)}") from None

@@ -82,7 +82,7 @@ def print_visibly(text: str) -> None:
 
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 _DEFINABLE = (
-    "a YAML text, the path of a definition file, Definitions, a Workflow, an Agent, an Action, a tool, another "
+    "a YAML string, the path of a definition file, Definitions, a Workflow, an Agent, an Action, a tool, another "
     "definition, or a list of these"
 )
 
@@ -208,7 +208,7 @@ class Session:
     # --- definitions -----------------------------------------------------------------------------------------------
 
     def define(self, *objects: Any, dialect: Dialect = OWN, folder: Path | None = None) -> Defined:
-        """Add definitions to the session. They replace older ones of the same names.
+        """Add definitions to the session. New definitions replace older definitions with the same names.
 
         Parameters
         ----------
@@ -269,7 +269,7 @@ class Session:
                 self._add_object, "tool", tool_of(value), environment.definitions.tools, environment.add_tool
             )
         if not isinstance(value, Agent) and not is_library_agent(value):
-            raise SetupError(f"what to define must be {_DEFINABLE}, not {describe(value)}")
+            raise SetupError(f"define() expects {_DEFINABLE}, not {describe(value)}")
         return partial(
             self._add_object, "agent", agent_of(value), environment.definitions.agents, environment.add_agent
         )
@@ -611,12 +611,12 @@ def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = 
     """
     # The workflow is Python code, or the trial was made of a call inside such code.
     if trial.entry.call is not None or any(step.type == FUNCTION for step in trial.workflow.steps):
-        line = "change the line of its code"
+        line = "change the Python code of the step"
         if trial.entry.call is not None:
-            line = f"write the prompt of the try into the line of its code that asks agent {trial.entry.step!r}"
+            line = f"copy the prompt of the trial into the line of code that calls agent {trial.entry.step!r}"
         raise SetupError(
-            f"workflow {trial.workflow.name!r} is a Python function, so it cannot be written as a cell of keys: "
-            f"{line}, and run its cell again"
+            f"workflow {trial.workflow.name!r} is Python code, so it cannot be saved as a YAML definition; "
+            f"{line}, and run the cell that defines the workflow again"
         )
     if file is not None:
         with new_file(file, overwrite=overwrite) as stream:
@@ -626,7 +626,7 @@ def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = 
 
     shell: Any = get_ipython()
     if shell is None:
-        raise SetupError("there is no notebook to add a cell to; name a file: trial.keep('draft.yaml')")
+        raise SetupError("a cell can be added only in a notebook; pass the path of a file: trial.keep('draft.yaml')")
     # The front end inserts the new cell. `replace=False` keeps the current one.
     shell.set_next_input(trial.definition, replace=False)
     print_answer(

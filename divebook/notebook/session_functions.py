@@ -78,7 +78,7 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
     # Any DataFrame, without importing pandas or polars.
     if hasattr(source, "columns"):
         if "execution_id" not in source.columns:
-            raise SetupError("the DataFrame needs a column 'execution_id', as in frames of executions")
+            raise SetupError("the DataFrame has no column 'execution_id'; pass a DataFrame of executions")
         return None, list(dict.fromkeys(source["execution_id"]))
     # Anything else that is not iterable ends in the error below, which names it.
     runs = list(source) if isinstance(source, Iterable) else [source]
@@ -86,12 +86,12 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
         return None, runs
     for run in runs:
         if not isinstance(run, Run):
-            expected = "a store, an environment, runs, ids of runs, or a frame of executions"
-            raise SetupError(f"frames needs {expected}, not {describe(run)}")
+            expected = "a store, an environment, runs, ids of runs, or a DataFrame of executions"
+            raise SetupError(f"frames() expects {expected}, not {describe(run)}")
     # Stores are compared by identity.
     stores = {id(run.store): run.store for run in runs}
     if len(stores) > 1:
-        raise SetupError("these runs are in several stores; ask for the frames of each store")
+        raise SetupError("these runs are in several stores; call frames() once for each store")
     # An empty list of runs has no store, and its ids select nothing.
     store = next(iter(stores.values()), None)
     return store, [run.id for run in runs]
@@ -150,7 +150,8 @@ def _call(store: str | None) -> Invocation:
 @_short_in_ipython
 @suggest_arguments
 def define(*objects: Any, dialect: Dialect = OWN) -> Defined:
-    """Add definitions to the session, as a ``%%dive`` cell does. They replace older ones of the same names.
+    """Add definitions to the session, as a ``%%dive`` cell does. New definitions replace older definitions with the
+    same names.
 
     Parameters
     ----------
@@ -232,8 +233,9 @@ def run(
     store
         Address of the store; by default the session's store.
     answers
-        Answers up front, used while the program waits for the run: by id, by step, or ``step:2`` for its second
-        question; or the path of a YAML file with answers. Those in ``DIVEBOOK_ANSWERS`` are used too.
+        Answers given in advance, which are used while the program waits for the run. Keys are question ids, step names,
+        or ``step:2`` for the second question of a step. The value may also be the path of a YAML file with answers. The
+        answers in ``DIVEBOOK_ANSWERS`` are used too.
     strict
         Raise an `ExecutionWaitingError` in the code that waits for the run if it has to wait for an answer or a signal.
     dialect
@@ -256,7 +258,7 @@ def run(
     """
     present: object = workflow  # the type hint does not bind callers
     if not isinstance(present, Workflow | str | Path):
-        expected = "a Workflow, a name, a path or a definition text"
+        expected = "a Workflow, the name of a workflow, the path of a definition file or a YAML string"
         raise SetupError(f"the workflow to run must be {expected}, not {describe(workflow)}")
     if name is not None:
         require_string(name, "name")
@@ -303,7 +305,9 @@ def _inputs_of_call(workflow: Workflow, positional: tuple[Any, ...], keywords: M
     if not keywords:
         return first
     if twice := sorted(keywords.keys() & (first or {}).keys()):
-        raise InputError(f'input "{twice[0]}" is given twice, in the mapping and by name; give it once', twice[0])
+        raise InputError(
+            f'input "{twice[0]}" is passed twice, in the mapping and as a keyword argument; pass it once', twice[0]
+        )
     return {**(first or {}), **keywords}
 
 
@@ -317,7 +321,7 @@ def _require_inputs_named_like_options(workflow: Workflow, inputs: Any) -> None:
         if is_required and is_missing and definition.name in OPTIONS_OF_RUN:
             name = definition.name
             raise InputError(
-                f'input "{name}" is required, and {name}=... is an option of divebook.run; '
+                f'input "{name}" is missing, and {name}=... is an option of divebook.run, not an input; '
                 f'write inputs={{"{name}": ...}}',
                 name,
             )
@@ -353,7 +357,8 @@ def _only_workflow(definitions: Definitions) -> str:
     if definitions.config.default_workflow:
         return definitions.config.default_workflow
     if len(names) != 1:
-        raise SetupError(f"name the workflow to run: run(..., name=...); defined: {', '.join(names) or 'none'}")
+        present = ", ".join(names) or "none"
+        raise SetupError(f"name the workflow to run: run(..., name=...); workflows in these definitions: {present}")
     return names[0]
 
 
@@ -385,13 +390,13 @@ def runs(
     """
     from divebook.notebook.run_list import Runs, list_of
 
-    require(limit, "limit", f"{COUNT_OR_ZERO}; 0 for all", fits=COUNT_OR_ZERO.fits(limit))
+    require(limit, "limit", f"{COUNT_OR_ZERO} (0 means all)", fits=COUNT_OR_ZERO.fits(limit))
     if of is not None:
         if status or workflow or limit or filters:
-            raise SetupError("runs(of=...) names the runs individually; remove status, workflow, limit and filters")
+            raise SetupError("runs(of=...) cannot be combined with status, workflow, limit or filters; remove them")
         # A single id is an iterable of characters, which is never meant.
         names: Any = [of] if isinstance(of, str | Run) else of
-        expected = "ids, runs, or a frame of executions; write runs(of=['exec_...'])"
+        expected = "a list of ids or runs, or a DataFrame of executions, as in runs(of=['exec_...'])"
         require(names, "of", expected, fits=isinstance(names, Iterable))
         # Ids need not exist: actions on them report each missing one. Runs and frames are converted to ids.
         are_ids = not hasattr(names, "columns") and all(isinstance(name, str) for name in names)
@@ -507,7 +512,7 @@ def answer(
     response
         An answer that fits the kind of question; see `divebook.Environment.answer`.
     alike
-        Whether all open questions like it get the same answer; see `divebook.Environment.answer_alike`.
+        True to give all similar open questions the same answer; see `divebook.Environment.answer_alike`.
     by
         Name of the person who answers; by default the user of this process.
 
@@ -516,7 +521,8 @@ def answer(
     NotFoundError
         The question does not exist.
     InterruptError
-        The question has an answer already or has expired, or the answer does not fit. In the last case it stays open.
+        The question has an answer already or has expired, or the answer does not fit. If the answer does not fit, the
+        question stays open.
     """
     # In Python, a text is the answer as it is. The command reads it as the question asks, as a person types it.
     way: Literal["text", "auto"] = "text" if isinstance(response, str) else "auto"
@@ -634,48 +640,53 @@ def map(  # noqa: A001 - it is `divebook.map`
 ) -> MappedRows:
     """Call a function, run a workflow or ask an agent once for each row of a frame.
 
-    The same line continues, or returns the results, in any later kernel.
+    If the same line runs again, also in a later kernel, it continues with the remaining rows or returns the stored
+    results.
 
-    Results are written every thousand rows, or once a second; a kernel that dies loses at most that. A row whose call
-    raises has its error in the column ``error``, and `MappedRows.retry_failed` calls such rows again.
+    Results are written every thousand rows, or once a second. If the kernel dies, at most these results are lost. If
+    the call of a row raises an error, the column ``error`` contains the error. `MappedRows.retry_failed` calls the
+    failed rows again.
 
     Parameters
     ----------
     frame
         A DataFrame of pandas or polars, an Arrow table, or a list of mappings.
     function
-        Takes columns by the names of its parameters, or a row as a dict if its only parameter is not a column. If it
-        returns a dict, each key becomes a column; another value is the column ``result``. It may be a coroutine
-        function. A `Workflow` takes columns by the names of its inputs and returns its outputs; an `Agent` answers the
-        `prompt`.
+        Function, workflow or agent to call. The parameters of a function are columns of the frame with the same names.
+        If the only parameter is not the name of a column, it receives the row as a dict. If the function returns a
+        dict, each key becomes a column; any other value is stored in the column ``result``. Coroutine functions are
+        allowed. The inputs of a `Workflow` are columns with the same names, and its outputs become columns. An `Agent`
+        answers the `prompt`.
     store
         Name under which the results are stored and found again; by default the name of the function.
     parallel
         Number of concurrent calls.
     idempotent
-        Whether a call may be repeated if its process died during it. Otherwise a person is asked about the rows that
-        were running, at most a hundred. An ``@action`` uses its own setting instead.
+        True if a call may be repeated after its process died during the call. If False, a person is asked about the
+        rows that were running, at most a hundred. An ``@action`` uses its own setting instead.
     retry, timeout, executor
-        For each call, as for ``@step``; an executor may be anything that an environment accepts.
+        Retry policy, time limit and executor of each call, as for ``@step``. All executors that an environment accepts
+        are allowed.
     parameters
-        Further arguments, equal for all calls.
+        Further arguments, which are the same for all calls.
     prompt, output
-        For an agent: a template, in which ``${state.row.NAME}`` is a column and ``${inputs.given.NAME}`` one of the
-        `parameters`, and the type of the answer, as in the key ``Output`` of a step.
+        For an agent: `prompt` is a template, in which ``${state.row.NAME}`` stands for a column and
+        ``${inputs.given.NAME}`` for one of the `parameters`. `output` is the type of the answer, as in the key
+        ``Output`` of a step.
     batch
-        Ask an agent through the batch API of its provider, at half the price and within a day. The agent must answer
-        with one request, without tools.
+        True to ask an agent through the batch API of its provider, which answers within a day at half the price. The
+        agent must answer with one request, without tools.
     bounds
         Budget of all rows together, as for `Environment.start`. If it is used up, a person is asked.
     again
-        Start again, and keep the old results beside the new ones.
+        True to start again. The old results are kept in addition to the new results.
     environment
-        Environment that runs and stores it, in place of the session's.
+        Environment that runs and stores the map; by default the environment of the session.
 
     Raises
     ------
     SetupError
-        The results under that name are of another frame.
+        The results that are stored under this name belong to a different frame.
     StepError
         The function has a parameter that is not a column of the frame.
 

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -142,6 +143,9 @@ class FrontEnd:
         Whether there is a kernel at all; a terminal has none.
     takes_input
         Whether a person can answer `input`. Programs that run notebooks state that `input` does not work.
+    has_page
+        Whether a Jupyter server has started the kernel, so that pages can show the notebook although the cell does not
+        take input: jupyter-server-documents runs the cells of a page on the server, which cannot ask.
     cell
         Identity of the cell: its id (``cell``) and the path of its ``notebook`` as far as the front end states them,
         ``source``, a digest of its text, and ``kernel``, the id of the kernel. None for an empty cell, and in a
@@ -152,6 +156,7 @@ class FrontEnd:
 
     has_kernel: bool = False
     takes_input: bool = False
+    has_page: bool = False
     cell: Mapping[str, str] | None = None
     count: int = 0
 
@@ -161,8 +166,8 @@ class FrontEnd:
 
         Programs that run notebooks would store the view but not show it.
         """
-        # Programs that run notebooks have a kernel as well, but they do not accept `input`.
-        return self.has_kernel and self.takes_input
+        # Programs that run notebooks have a kernel as well, but they do not accept `input`, and start it themselves.
+        return self.has_kernel and (self.takes_input or self.has_page)
 
 
 def shows_widgets() -> bool:
@@ -198,6 +203,7 @@ def present_front_end(shell: Any) -> FrontEnd:
     return FrontEnd(
         has_kernel=True,
         takes_input=bool(content.get("allow_stdin", False)),
+        has_page=_is_of_server(kernel),
         # All requests without code would have the same digest.
         cell=cell if source.strip() else None,
         count=shell.execution_count,
@@ -216,6 +222,17 @@ def notebook_of(shell: Any) -> str:
         if variables.get(name):
             return str(variables[name])
     return os.environ.get("JPY_SESSION_NAME", "")
+
+
+def _is_of_server(kernel: Any) -> bool:
+    """Return whether a Jupyter server has started a kernel for one of its notebooks."""
+    # A program that a cell starts, such as ``!jupyter execute``, inherits the first variable. Its own kernel gets the
+    # second one from it, and no such program has the file that a server writes beside its kernels' connection files.
+    parent = os.environ.get("JPY_PARENT_PID", "")
+    connection_file = getattr(kernel.parent, "abs_connection_file", "")
+    if "JPY_SESSION_NAME" not in os.environ or not parent or not connection_file:
+        return False
+    return Path(connection_file).with_name(f"jpserver-{parent}.json").exists()
 
 
 def _is_terminal(shell: Any) -> bool:

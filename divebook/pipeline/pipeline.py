@@ -168,8 +168,8 @@ class Pipeline:
     save
         Function that receives the state of the envelope as plain data after every stage. Its errors are only logged.
     environment
-        Environment that runs and stores the executions. The default is a new environment in memory; it deletes an
-        execution when the execution has ended and its envelope was returned.
+        Environment that runs and stores the executions. The default is a new environment in memory, which deletes each
+        execution after it has ended and its envelope was returned.
     agents, actions
         Agents and actions of the default environment in memory.
     clock
@@ -246,7 +246,7 @@ class Pipeline:
     def start(self, envelope: Envelope, *, mode: RunMode | None = None, from_first_stage: bool = True) -> Run:
         """Start processing an envelope in the background. Return its execution immediately.
 
-        The envelope that is passed does not change; `Pipeline.envelope` returns the current one.
+        The envelope that is passed does not change; `Pipeline.envelope` returns the current envelope.
 
         Parameters
         ----------
@@ -267,10 +267,10 @@ class Pipeline:
         return self._prepared(envelope, mode, from_first_stage=from_first_stage).start()
 
     def run(self, envelope: Envelope, *, mode: RunMode | None = None, from_first_stage: bool = True) -> Envelope:
-        """Run one request through the stages until it ends, waits for an answer, or reaches a bound. Return its state,
-        the envelope.
+        """Run one request through the stages until it ends, waits for an answer, or reaches a bound. Return the
+        envelope, which is the state of the request.
 
-        The envelope is modified in place. Parameters as in `start`.
+        The envelope is modified in place. The parameters are those of `start`.
 
         Raises
         ------
@@ -321,7 +321,7 @@ class Pipeline:
 
     def _prepared(self, envelope: Envelope, mode: RunMode | None, *, from_first_stage: bool) -> Run:
         if mode not in (None, *get_args(RunMode)):
-            raise SetupError(f"a pipeline runs in the mode {' or '.join(get_args(RunMode))}, not {mode!r}")
+            raise SetupError(f"the mode of a pipeline must be {' or '.join(get_args(RunMode))}, not {mode!r}")
         if from_first_stage:
             progress.begin(self.config, envelope, mode or self.config.default_run_mode)
         return self._created(envelope)
@@ -360,7 +360,7 @@ class Pipeline:
         in memory only, so that no other code could find it.
         """
         if not self._is_kept and execution.is_live and not execution.internals.is_blocked:
-            execution.cancel("its caller no longer waits for it")
+            execution.cancel("the caller no longer waits for the result")
 
     def _carried(self, envelope: Envelope, execution: Run) -> Envelope:
         """Update an envelope from the state of its execution, and return it. An execution that exists in memory only is
@@ -401,8 +401,8 @@ class Pipeline:
         Raises
         ------
         ResumeError
-            The envelope has no pending question, or another one; or its execution has continued, so that this object is
-            outdated.
+            The envelope has no pending question, or a different one. Or its execution has continued in the meantime, so
+            that this object is outdated.
         InterruptError
             The answer does not fit the question. The question stays open.
         """
@@ -420,9 +420,11 @@ class Pipeline:
         """
         question = envelope.interrupt
         if not envelope.has_pending_interrupt() or question is None:
-            raise ResumeError(f"no pending interrupt to resume: {envelope.envelope_id} is not waiting for an answer")
+            raise ResumeError(f"envelope {envelope.envelope_id} has no pending interrupt, so it cannot be resumed")
         if interrupt_id is not None and interrupt_id != question.id:
-            raise ResumeError(f"{envelope.envelope_id} waits for an answer to {question.id!r}, not to {interrupt_id!r}")
+            raise ResumeError(
+                f"envelope {envelope.envelope_id} waits for an answer to {question.id!r}, not to {interrupt_id!r}"
+            )
         parked_execution = self._waiting_execution(envelope)
         if parked_execution is not None:
             return self._answer_execution(parked_execution, envelope, response)
@@ -449,8 +451,8 @@ class Pipeline:
         present = self.envelope(execution)
         if present.to_state_dict() != envelope.to_state_dict():
             raise ResumeError(
-                f"{envelope.envelope_id} has continued in execution {execution.id} without this object; get "
-                "pipeline.envelope(execution), and answer that"
+                f"this object is outdated, because envelope {envelope.envelope_id} has continued in execution "
+                f"{execution.id}; get the current envelope with pipeline.envelope(execution), and answer its question"
             )
         # A question of a stage is checked by the rules of the engine, a question of the envelope by those of pipelines.
         inside = question_inside(execution.state, execution.workflow)

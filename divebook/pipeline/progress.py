@@ -130,7 +130,9 @@ def state_of(state: ExecutionState) -> Mapping[str, Any]:
     # Before the first step has ended, only the inputs contain the envelope.
     variables = state.variables.get(STATE, state.inputs)
     if not isinstance(variables, Mapping) or not isinstance(variables.get(ENVELOPE), Mapping):
-        raise ResumeError(f"execution {state.execution_id} of {state.workflow_name!r} is not one of a pipeline")
+        raise ResumeError(
+            f"execution {state.execution_id} of workflow {state.workflow_name!r} does not belong to a pipeline"
+        )
     state_data: Mapping[str, Any] = variables[ENVELOPE]
     return state_data
 

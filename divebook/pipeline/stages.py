@@ -136,8 +136,8 @@ class StageStep:
         bound = self._functions.get(workflow.name, NO_FUNCTIONS)
         missing = sorted(set(workflow.first_step.parameters.get(FUNCTIONS, ())) - bound.stages)
         if missing:
-            message = f"pipeline {workflow.name!r} needs functions for {', '.join(missing)}"
-            hint = "create its Pipeline with this environment first"
+            message = f"the functions of these stages of pipeline {workflow.name!r} are missing: {', '.join(missing)}"
+            hint = "create the Pipeline object with this environment first"
             raise DefinitionError([Problem(message, hint=hint)], f"workflow {workflow.name!r}")
         self._work.check(pipeline_of(workflow.first_step.script), bound)
 
@@ -425,7 +425,7 @@ class _Run:
             function = StageFunction("save", self._functions.save)
             await invoke(self._context, function, {"state": envelope.to_state_dict()}, "save")
         except Exception:  # noqa: BLE001 - a function of the person, which may raise anything
-            _log.exception("the state of %s could not be saved", envelope.envelope_id)
+            _log.exception("the state of envelope %s could not be saved", envelope.envelope_id)
 
 
 def _output_text(output: Mapping[str, Any] | None) -> str:

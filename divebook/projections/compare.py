@@ -629,7 +629,7 @@ class Side(NamedTuple):
         """
         read = ReadLog.of(log)
         if not read or not isinstance(read[0].data, catalog.ExecutionStarted):
-            raise SetupError("a run that has not begun has nothing to compare; start it first")
+            raise SetupError("a run that has not started cannot be compared; start it first")
         began = read[0]
         start = read[0].data
         forks = [(event.sequence, event.data) for event in read if isinstance(event.data, catalog.ExecutionForked)]

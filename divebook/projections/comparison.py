@@ -122,8 +122,9 @@ class Comparison(Shown):
         Parameters
         ----------
         by
-            Name of the field of the items that contains the right result. Spaces at the ends, case and a final point do
-            not matter. Or a function that takes an item and its result, and returns whether the result is right.
+            Name of the field of the items that contains the right result. The comparison ignores case, spaces at both
+            ends and a final full stop. Or a function that takes an item and its result, and returns True if the result
+            is right.
 
         Examples
         --------
@@ -137,7 +138,7 @@ class Comparison(Shown):
         >>> outcome = str(one.compare(other).judge("double")).splitlines()[2]
         >>> for text in outcome.split("; "):
         ...     print(text)
-        2 of 2 results of s right in B, 1 in A
+        2 of 2 results of s correct in B, 1 in A
         1 of 2 results of s changed
         1 better, 0 worse
         """
@@ -277,7 +278,7 @@ def _lanes(pair: Pair) -> Picture:
         return svg_data_uri(svg(layout_of_runs({"A": pair.a.spans, "B": pair.b.spans}), description))
 
     one, other = pair.totals
-    description = f"Timelines of both runs: A {took(one)}, B {took(other)}; the table says the same in words"
+    description = f"Timelines of both runs: A {took(one)}, B {took(other)}; the table contains the same information"
     return Picture(draw, description)
 
 
@@ -300,7 +301,7 @@ def _summary(pair: Pair, table: Differences | None) -> Card:
     gold = [] if pair.is_judged or not any(counts.changed for _, counts in results) else _gold_fields(pair)
     if gold:
         hint = f'.judge("{one_line(gold[0], 40)}")'
-        blocks.append(Paragraph((("Count the right results by a field of the items: ", Text(hint, "code")),)))
+        blocks.append(Paragraph((("Count correct results with a field of the items: ", Text(hint, "code")),)))
     return Card(Text(_outcome(pair, table), "strong"), tuple(blocks))
 
 
@@ -317,7 +318,7 @@ def _outcome(pair: Pair, table: Differences | None) -> str:
     for step, counts in results[:MOST_STEPS]:
         if pair.is_judged:
             before, after = counts.right
-            sentence.append(f"{after:,} of {plural(counts.total, 'result')} of {step} right in B, {before:,} in A")
+            sentence.append(f"{after:,} of {plural(counts.total, 'result')} of {step} correct in B, {before:,} in A")
         sentence.append(f"{counts.changed:,} of {plural(counts.total, 'result')} of {step} changed")
     if pair.is_judged:
         verdicts = Counter(pair.verdicts.values())
@@ -399,8 +400,8 @@ def _differences(pair: Pair) -> Differences:
     # Differences that are neither shown nor counted as remaining lie inside or around the shown ones.
     within = len(pair.differences) - remaining - shown
     notes = [f"… and {plural(remaining, 'more difference')}"] if remaining else []
-    notes += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
-    note = f"{'; '.join(notes)}; .frame() has all." if notes else ""
+    notes += [f"not shown: {plural(within, 'difference')} inside or around the listed differences"] if within else []
+    note = f"{'; '.join(notes)}; .frame() lists all." if notes else ""
     return Differences(tuple(rows), note=note, most_in_text=SHOWN, total=shown - requests + remaining)
 
 

@@ -36,7 +36,7 @@ from divebook.text.redaction import cut, one_line, shared
 MOST_ARGUMENT = 2_000
 MOST_ARGUMENTS = 30
 WIDTH = 64
-_HANDLED: Mapping[str, str] = {"skipped": "skipped", "kept": "kept as data", "caught": "caught by the workflow"}
+_HANDLED: Mapping[str, str] = {"skipped": "skipped", "kept": "stored as data", "caught": "caught by the workflow"}
 """Words for the values of `Failure.handled`."""
 _NO_CALLS = (AGENT_TURN, TIMER)
 """Types of operations that are not calls themselves: turns, which contain calls, and timers."""
@@ -134,7 +134,7 @@ class Failure(Shown):
         if self.handled:
             return f"nothing to do: the run continued, and the failure was {_HANDLED[self.handled]}"
         way_on = advised("resume", "run.resume()")
-        return f"correct the cause, then {way_on} continues the run and keeps the completed steps"
+        return f"correct the cause, then {way_on} continues the run without repeating the completed steps"
 
     def report(self) -> Report:
         """Return the error, its meaning, its location, the arguments and the next step."""
@@ -391,7 +391,7 @@ def without_places(error: str, labels: Iterable[str]) -> str:
 
 MOST_KEYS = 8
 VALUE_WIDTH = 60
-_TRY_AGAIN = "Continuing tries again."
+_TRY_AGAIN = "Continue the run to try again."
 
 
 class ErrorFacts(NamedTuple):
@@ -439,7 +439,7 @@ def _of_key(facts: ErrorFacts) -> str:
             return f"{name} has no key {key!r}. {contents}"
     # A line with `raise` has raised the error itself, and perhaps with another meaning.
     is_looked_up = facts.line != "" and not re.search(r"\braise\b", facts.line)
-    return f"There is no key {_short(key)} in what was looked into." if is_looked_up else ""
+    return f"The key {_short(key)} does not exist in the mapping that was read." if is_looked_up else ""
 
 
 def _of_zero(facts: ErrorFacts) -> str:
@@ -455,7 +455,8 @@ def _of_module(facts: ErrorFacts) -> str:
     match = re.fullmatch(r"No module named '([\w.]+)'", facts.message)
     if match is None:
         return ""
-    return f"Python finds no module {match[1]} here. Install what has it (%pip install ...), then continue."
+    advice = "Install the package that contains it (%pip install ...), then continue."
+    return f"Python does not find the module {match[1]}. {advice}"
 
 
 def _of_file(facts: ErrorFacts) -> str:
@@ -465,12 +466,12 @@ def _of_file(facts: ErrorFacts) -> str:
     if not isinstance(name, str):
         return ""
     # A relative path depends on the working directory.
-    place = "" if name.startswith(("/", "~")) else " in the folder in which this ran"
+    place = "" if name.startswith(("/", "~")) else " in the working directory of the call"
     return f"There is no file or folder {_short(name)}{place}."
 
 
 def _of_none(facts: ErrorFacts) -> str:
-    return "A value is None where another was expected." if "'NoneType' object" in facts.message else ""
+    return "A value is None, but the code expected another value." if "'NoneType' object" in facts.message else ""
 
 
 def _always(text: str) -> Callable[[ErrorFacts], str]:
@@ -481,17 +482,17 @@ def _if_matches(pattern: str, text: str) -> Callable[[ErrorFacts], str]:
     return lambda facts: text if re.search(pattern, facts.message) else _of_none(facts)
 
 
-_UNREACHABLE = f"The other side could not be reached. {_TRY_AGAIN}"
+_UNREACHABLE = f"The server could not be reached. {_TRY_AGAIN}"
 _MEANINGS: Mapping[str, Callable[[ErrorFacts], str]] = {
     "KeyError": _of_key,
     "ZeroDivisionError": _of_zero,
     "ModuleNotFoundError": _of_module,
     "FileNotFoundError": _of_file,
     "IndexError": _if_matches(
-        r"(list|tuple|string) index out of range", "It has fewer elements than the number asked for."
+        r"(list|tuple|string) index out of range", "The sequence has fewer elements than the index requires."
     ),
-    "JSONDecodeError": _if_matches(r"char 0\)$", "The text is empty, or no JSON from its first character on."),
-    "RecursionError": _always("A function calls itself without end."),
+    "JSONDecodeError": _if_matches(r"char 0\)$", "The text is empty, or it is not JSON."),
+    "RecursionError": _always("A function calls itself endlessly."),
     "PermissionError": _always("The operating system does not allow this access."),
     "ConnectionError": _always(_UNREACHABLE),
     "ConnectionRefusedError": _always(_UNREACHABLE),

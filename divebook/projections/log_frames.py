@@ -66,7 +66,7 @@ class Framed(ABC):
         `divebook.analysis.agents.costs_frame` documents the columns.
         """
         if by not in ("agent", "model", "tool", "step"):
-            raise SetupError(f"costs are added up by agent, model, tool or step, not by {by!r}")
+            raise SetupError(f"costs can be grouped by agent, model, tool or step, not by {by!r}")
         return self._frame(f"costs by {by}")
 
     @property
@@ -119,13 +119,13 @@ class FramedLog(Framed):
         at
             The number of the event after which the value is read; by default the last.
         row, column
-            Of a list or DataFrame that items of `Each` have produced: the row, from 0, and the column.
+            Row (from 0) and column of a list or DataFrame that items of ``Each`` have produced.
 
         Raises
         ------
         NotFoundError
-            The variable had no value then and no recorded choice explains why, or the log does not record which item
-            produced the row.
+            The variable had no value at that event, and no recorded choice explains why. Or the log does not record
+            which item produced the row.
         """
         # Higher packages are imported when they are used: `Run` has these methods, and must not load pandas.
         from divebook.replay.provenance import why
@@ -141,7 +141,7 @@ class FramedLog(Framed):
         Parameters
         ----------
         step
-            A step with `Each` and `Rows`; not needed if there is only one.
+            Name of a step with ``Each`` and ``Rows``. It can be omitted if the workflow has only one such step.
         """
         from divebook.analysis.lists import frame_of
 

@@ -255,7 +255,7 @@ class RequestView:
     turn: str
     """Identity of the agent's turn that made the request, unique in the log."""
     added: Sequence[CallMessage]
-    """Messages, in the form for people, that are part of this request and of no earlier request of the turn."""
+    """Messages that this request adds to the earlier requests of the turn, in the form that is shown to people."""
 
     def __repr__(self) -> str:
         """Return one line with the numbers of messages and tools only, because the texts of the messages could fill

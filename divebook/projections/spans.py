@@ -570,7 +570,7 @@ class Span(Timed):
     """Name of the called action, agent, signal, ... of an operation; or name of an event that a user emitted."""
     attempts: int = 1
     """Number of starts. It is more than 1 after a crash, a retry or a resumption. Each attempt of a step has its own
-    operations; for these, it is the number of the attempt.
+    operations; for an operation, the number of the attempt is given.
     """
     items: int = 0
     """Number of completed items of ``Each``."""
@@ -774,9 +774,9 @@ class Formatter:
     need.
 
     ``Environment(formatter=...)`` calls the methods for each execution that this process records, in the order of the
-    logs, after the events are in the store. The calls happen on the engine's thread, so that they must return quickly.
-    Exceptions are logged and do not affect the execution. A step with `Each` is one step. In a pipeline only the
-    stages are steps.
+    logs, after the events are in the store. The methods are called on the engine's thread, so they must return quickly.
+    Exceptions are logged and do not affect the execution. A step with `Each` is one step. In a pipeline only the stages
+    are steps.
 
     Examples
     --------
@@ -799,7 +799,7 @@ class Formatter:
         """Receive a step that has completed; `output` is its result as text."""
 
     def step_error(self, step: Span, error: str) -> None:
-        """Receive a step that has failed, without another attempt to come, or was cancelled."""
+        """Receive a step that was cancelled, or that has failed and is not attempted again."""
 
     def question(self, run_id: str, question: catalog.InterruptRaised) -> None:
         """Receive a new question to a person."""

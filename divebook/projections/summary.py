@@ -26,6 +26,7 @@ from divebook.engine.lifecycle import (
     STATUS_AFTER,
     TERMINAL,
     shown_status,
+    unknown_status,
 )
 from divebook.engine.operations import (
     ACTION_EXECUTION,
@@ -44,7 +45,6 @@ from divebook.engine.state import NO_USAGE
 from divebook.errors import (
     UNFIT,
     ExecutionNotFoundError,
-    NotFoundError,
     ReadOnlyStoreError,
     StoreError,
     did_you_mean,
@@ -163,17 +163,19 @@ class RunLine:
             return items or (f"at step {summary.step}" if summary.step else "")
         if self.record.status == CANCELLED and summary.ended_by:
             return summary.ended_by
-        kept_items = f"{items} kept" if items else ""
+        kept_items = f"{items} completed" if items else ""
         at = f"at step {summary.step}" if self.record.status in (RUNNING, WAITING) and summary.step else ""
         return ", ".join(filter(None, [at, kept_items]))
 
     @property
     def way_on(self) -> str:
-        """Text about the point at which a stopped run would continue: ``continues at step a (2 of 4 items kept)``."""
+        """Text about the point at which a stopped run would continue, such as ``continues at step a (2 of 4 items
+        completed)``.
+        """
         summary = self.summary
         if summary is None or not summary.step:
             return "continues where it stopped"
-        kept_items = f" ({summary.done:,} of {summary.total:,} items kept)" if summary.total else ""
+        kept_items = f" ({summary.done:,} of {summary.total:,} items completed)" if summary.total else ""
         return f"continues at step {summary.step}{kept_items}"
 
     @property
@@ -455,7 +457,7 @@ def records_with(
     if status is None:
         return store.records(limit=limit, **filters)
     if status not in SHOWN_STATUSES:
-        raise NotFoundError("status", status, SHOWN_STATUSES)
+        raise unknown_status(status, SHOWN_STATUSES)
     recorded = RECORDED_AS[status]
     if status in TERMINAL or status == PENDING:
         return store.records(status, limit=limit, **filters)
@@ -727,7 +729,7 @@ class PathPart(NamedTuple):
 
     @property
     def started_at(self) -> datetime:
-        """Time at which the end of the run began to wait for this part."""
+        """Time at which this part began to delay the end of the run."""
         return to_datetime(self.started_us)
 
     @property

@@ -124,7 +124,7 @@ PART_TYPES: Final[Mapping[str, type]] = {"text": str, "approved": bool, "decisio
 FIELDS = frozenset({*PART_TYPES, "data"})
 NO_RESULT = (
     'done needs the result of the call, because later steps use it: add --result JSON (in code: {"choice": "done", '
-    '"result": ...}); null where it returned nothing'
+    '"result": ...}). Use null if the call returned nothing'
 )
 
 
@@ -174,7 +174,7 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
     if question.kind == RESOURCE_EXHAUSTED and answer.get("decision") == RAISE:
         data = answer.get("data") or {}
         if not isinstance(data, Mapping):
-            raise _unfit(question, f"give the new bound under `to`, as in {{'to': 40}}, not {data!r}")
+            raise _unfit(question, f"the new bound must be under the key `to`, for example {{'to': 40}}, not {data!r}")
         return answer | {"data": {"to": _raised(question, data.get("to"))}}
     return answer
 
@@ -360,7 +360,7 @@ def _empty_answer(question: Question, answer: Any, fitting: Fitting) -> dict[str
     schema = None if question.kind in JUDGED else question.schema
     if is_null and schema is not None and fitting.complaint(schema, None) is None:
         return {"data": None}
-    raise _unfit(question, f"it needs an answer: answer with {expected_in_full(question)}")
+    raise _unfit(question, f"an answer is missing: answer with {expected_in_full(question)}")
 
 
 def _is_blank(value: Any) -> bool:
@@ -460,10 +460,10 @@ def _checked_fields(question: Question, response: Mapping[str, Any]) -> dict[str
         expected = "true or false" if PART_TYPES[wrong] is bool else "a string"
         raise _unfit(question, f"{wrong} must be {expected}, not {fields[wrong]!r}")
     if question.kind == CONFIRMATION and "approved" not in fields:
-        raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
+        raise _unfit(question, f"an answer is missing: answer with {expected_answer(question)}")
     # A review without a decision, such as ``{"text": "fine"}``, does not say whether to continue.
     if question.kind == AGENT_REVIEW and fields.get("decision") not in (APPROVE, REJECT, MODIFY):
-        raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
+        raise _unfit(question, f"an answer is missing: answer with {expected_answer(question)}")
     return fields
 
 

@@ -39,9 +39,10 @@ class Bounds:
 
     Before a model call begins, its highest possible cost is reserved: the tokens of its messages and `MaxTokens` of its
     agent (4,096 by default), at the price of its model. When the call ends, only its real usage counts. Usage that a
-    provider reports for a failed call, such as an interrupted stream, counts too. A call that exceeds the budget only
-    because of reservations waits until one of the running calls ends. If it still exceeds the budget, a person is asked
-    whether to raise the bound, or the execution fails. The message states the spent, reserved and required amounts.
+    provider reports for a failed call, such as an interrupted stream, counts too. If a call exceeds the budget only
+    because of the reservations of running calls, it waits until one of them ends. If the call still exceeds the budget,
+    a person is asked whether to raise the bound, or the execution fails. The message states the spent, reserved and
+    required amounts.
 
     Raises
     ------
@@ -55,7 +56,9 @@ class Bounds:
     """
 
     max_iterations: int | None = None
-    """Largest number of passes through a loop. 0 permits the first pass, since a count is refused only above it."""
+    """Largest number of repetitions of loops. The first pass through a loop is not counted, so 0 permits only the first
+    pass.
+    """
     max_llm_calls: int | None = None
     """Largest number of model calls. 0 permits none."""
     max_agent_hops: int | None = None
@@ -67,14 +70,16 @@ class Bounds:
     max_seconds: float | None = None
     """Largest running time in seconds. Time without a running process, or spent waiting for people, does not count."""
     edges: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """Largest number of passages of single edges, by ``"from->to"``. 0 permits none."""
+    """Largest number of times that each of these edges may be followed, by edge: ``{"from->to": 3}``. 0 forbids the
+    edge.
+    """
     max_repeats: int | None = None
     """Largest number of times in a row that a step may return the same output for the same inputs; at least 1."""
     max_depth: int | None = None
     """Largest number of levels of child executions. 0 permits no child.
 
     The default for an execution without a parent is `DEFAULT_MAX_DEPTH`. If `max_depth` or `max_descendants` is
-    reached, no person is asked: the call that starts one execution too many fails.
+    reached, no person is asked: a call that would start a further child execution fails.
     """
     max_descendants: int | None = None
     """Largest number of child executions on all levels together, including ended ones. 0 permits none.
@@ -149,7 +154,7 @@ class Bounds:
                 raise _unknown(key)
             # ``max_cost`` and ``MaxCost`` are the same bound.
             if name in values:
-                raise BoundsError(key, value, f"{name} is given twice; remove one of the two")
+                raise BoundsError(key, value, f"{name} occurs twice; remove one of the two")
             values[name] = None if value is None else _READERS[name](key, value)
         # The field is a mapping and never None. Its default is the empty mapping, which means no bound.
         if values.get("edges", {}) is None:
@@ -188,7 +193,7 @@ def agent_bounds(value: Bounds | Mapping[str, Any]) -> Bounds:
     bounds = value if isinstance(value, Bounds) else Bounds.read(value)
     for name in bounds.to_dict():
         if name not in OF_AGENTS:
-            raise BoundsError(name, bounds.to_dict()[name], f"an agent can be bounded in {', '.join(OF_AGENTS)}")
+            raise BoundsError(name, bounds.to_dict()[name], f"the bounds of an agent can be {', '.join(OF_AGENTS)}")
     return bounds
 
 
@@ -214,7 +219,9 @@ def edge_key(source: str, target: str) -> str:
 
 
 def exceeded_edge(bounds: Bounds, edge_counts: Mapping[str, int]) -> str | None:
-    """Return the key of the first edge that was passed more often than its bound permits; None if no edge was."""
+    """Return the key of the first edge that was followed more often than its bound permits; None if no edge exceeds its
+    bound.
+    """
     # A bound is exceeded by the passage after the last permitted one, hence the comparison with ">".
     return next((edge for edge, limit in bounds.edges.items() if edge_counts.get(edge, 0) > limit), None)
 
@@ -319,7 +326,7 @@ def _read_edges(key: str, value: Any) -> dict[str, int]:
             raise BoundsError(key, edge, 'name an edge by its two steps, for example "review->draft"')
         name = edge_key(source, target)
         if name in edges:
-            raise BoundsError(key, edge, f"{name} is given twice; remove one of the two")
+            raise BoundsError(key, edge, f"{name} occurs twice; remove one of the two")
         edges[name] = _read_count(f"{key}[{name!r}]", limit)
     return edges
 
@@ -335,7 +342,7 @@ def _unknown(key: Any) -> BoundsError:
     suggestion = nearest(str(key), _NAMES)
     if suggestion:
         return BoundsError(str(key), None, f"there is no such bound; did you mean {suggestion}?")
-    return BoundsError(str(key), None, f"there is no such bound; there are {', '.join(sorted(_READERS))}")
+    return BoundsError(str(key), None, f"there is no such bound; the bounds are {', '.join(sorted(_READERS))}")
 
 
 _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {

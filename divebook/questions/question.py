@@ -122,7 +122,9 @@ KINDS: Final[dict[str, KindOfQuestion]] = {
     TIMEOUT: KindOfQuestion("text", "TEXT", optional=True),
     SYSTEM_ERROR: KindOfQuestion("text", "TEXT", optional=True),
     OUTCOME_UNKNOWN: KindOfQuestion("retry, done or fail (done: with its result)", RETRY, definable=False),
-    AGENT_CHANGED: KindOfQuestion("finish (as it began) or anew (start again), as offered", ANEW, definable=False),
+    AGENT_CHANGED: KindOfQuestion(
+        "finish (with the original agent) or anew (start the turn again), if offered", ANEW, definable=False
+    ),
 }
 DEFINABLE: Final = tuple(kind for kind, about in KINDS.items() if about.definable)
 """Kinds of questions that a definition, a function or a pipeline may ask."""
@@ -487,7 +489,7 @@ def kind_of(question: Question) -> KindOfQuestion:
 def expected_answer(question: Question) -> str:
     """Return a description of the possible answers to a question in a few words, for lists and prompts."""
     if question.schema is not None and question.kind == CLARIFICATION:
-        return "a value that fits its schema"
+        return "a value that fits the schema of the question"
     return kind_of(question).answers
 
 
@@ -542,7 +544,7 @@ def expected_in_full(question: Question) -> str:
     if question.kind not in JUDGED:
         return f"{answers}: {schema_in_words(question.schema)}"
     no = "no" if question.kind == CONFIRMATION else REJECT
-    return f"{answers} ({no}: REASON says why), or in full, for instance {' or '.join(examples_in_full(question))}"
+    return f"{answers} ({no}: REASON adds a reason), or in full, for example {' or '.join(examples_in_full(question))}"
 
 
 FORMATS: Final[Mapping[str, str]] = {
@@ -559,7 +561,7 @@ FORMATS: Final[Mapping[str, str]] = {
 
 
 def schema_in_words(schema: Mapping[str, Any]) -> str:
-    """Return a description of a JSON schema in a few words: ``name (string), risk (low, high; may be left out)``.
+    """Return a description of a JSON schema in a few words: ``name (string), risk (low, high; optional)``.
 
     >>> schema_in_words({"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]})
     'array of integer, or null'
@@ -574,9 +576,7 @@ def _fields_in_words(schema: Mapping[str, Any], root: Any, depth: int) -> str:
         return ""
     required = schema.get("required") or ()
     parts = {name: _type_in_words(entry, root, depth + 1, has_fields=False) for name, entry in properties.items()}
-    return ", ".join(
-        f"{name} ({words}{'' if name in required else '; may be left out'})" for name, words in parts.items()
-    )
+    return ", ".join(f"{name} ({words}{'' if name in required else '; optional'})" for name, words in parts.items())
 
 
 def _type_in_words(schema: Any, root: Any, depth: int, *, has_fields: bool = True) -> str:
@@ -697,7 +697,7 @@ _JUDGED: Final = {
     RETRY: "make the call again",
     DONE: "it went through",
     FAIL: "it did not go through",
-    FINISH: "finish as it began",
+    FINISH: "finish with the original agent",
     ANEW: "start the turn again",
 }
 _LASTING: Final = {"run": ", and calls like it in this run", "always": ", and calls like it in every run"}

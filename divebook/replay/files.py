@@ -39,9 +39,9 @@ class KeptFiles(Shown):
     Parameters
     ----------
     events
-        The log, from event 1 on.
+        All events of the log, from event 1 on.
     workspace
-        Name of the workspace, if the execution has used several.
+        Name of the workspace. Required if the execution has used several workspaces.
 
     Raises
     ------
@@ -76,11 +76,9 @@ class KeptFiles(Shown):
         require(workspace, "workspace", "the name of a workspace", fits=isinstance(workspace, str))
         if workspace_name not in points:
             what = (
-                f"workspace {workspace_name!r} of which files are kept"
-                if workspace_name
-                else "workspace of which files are kept"
+                f"workspace {workspace_name!r} with stored files" if workspace_name else "workspace with stored files"
             )
-            raise NotFoundError("workspace", workspace_name, points, f"the run has used no {what}")
+            raise NotFoundError("workspace", workspace_name, points, f"the run has no {what}")
         self.workspace = workspace_name
         """Name of the workspace."""
         self.others = tuple(name for name in points if name != workspace_name)
@@ -126,7 +124,10 @@ class KeptFiles(Shown):
     def _points_until(self, sequence: int | None) -> list[_Point]:
         points = self._points if sequence is None else [each for each in self._points if each.sequence <= sequence]
         if not points:
-            raise SetupError(f"workspace {self.workspace} was opened at event {self.first}, after event {sequence}")
+            raise SetupError(
+                f"workspace {self.workspace} does not exist yet at event {sequence}: it was opened at "
+                f"event {self.first}. Choose that event or a later event"
+            )
         return points
 
     def read(self, path: str, sequence: int | None = None) -> bytes:
@@ -250,9 +251,9 @@ class KeptFiles(Shown):
         Parameters
         ----------
         force
-            True if the folder may contain files, which are lost.
+            True if the folder may contain files. These files are deleted.
         by_name
-            Paths of protected files or folders that are restored as well, folders with their content.
+            Paths of protected files or folders that are restored as well. Folders are restored with their content.
 
         Returns
         -------
@@ -299,8 +300,8 @@ MOST_OPEN = 3
 class ChangedFiles(Shown):
     """Differences between the files of a workspace after two events of an execution.
 
-    `patch` is a patch that git can apply. The printed form names the files as well, and git skips these lines. It shows
-    control characters as escapes, and `patch` contains them unchanged.
+    `patch` is a patch that git can apply. The printed form also has lines with the names of the files, which git skips.
+    In the printed form control characters are shown as escapes; `patch` contains them unchanged.
     """
 
     workspace: str
@@ -351,7 +352,7 @@ class ChangedFiles(Shown):
             return f"workspace {self.workspace}: no file has changed from event {self.since} to event {self.until}"
         lines = f"+{self.added} -{self.removed}"
         where = f"from event {self.since} to event {self.until}"
-        shown = f", the first {len(self.files)} of them" if self.more else ""
+        shown = f", of which the first {len(self.files)} are shown" if self.more else ""
         return f"workspace {self.workspace}: {plural(len(self), 'file')} changed{shown} ({lines}), {where}"
 
     def report(self) -> Report:
@@ -363,7 +364,7 @@ class ChangedFiles(Shown):
     def _not_kept(self) -> list[Line]:
         examples = ", ".join(f"{path} ({reason})" for path, reason in self.left_out[:MOST_LEFT_OUT])
         more = f" and {len(self.left_out) - MOST_LEFT_OUT} more" if len(self.left_out) > MOST_LEFT_OUT else ""
-        return [Text(f"not kept: {examples}{more}", "faint")] if examples else []
+        return [Text(f"not stored: {examples}{more}", "faint")] if examples else []
 
     def within(self, characters: int) -> ChangedFiles:
         """Return a copy of these differences that is small enough to be saved: the patches of all files together are

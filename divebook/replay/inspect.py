@@ -187,8 +187,8 @@ def _parts(inspection: Inspection) -> Table:
     # The inner sort selects the longest parts, the outer one restores their order in time.
     longest = sorted(sorted(range(len(parts)), key=lambda place: -parts[place].duration)[:MOST_PARTS])
     rows = [_part(parts[place], parts[0].started_at) for place in longest]
-    note = f"; the {MOST_PARTS} longest of {plural(len(parts), 'part')}" if len(parts) > MOST_PARTS else ""
-    return _table(f"what the end waited for{note}", ("after", "took", "what", "step"), rows)
+    note = f": the {MOST_PARTS} longest of {plural(len(parts), 'part')}" if len(parts) > MOST_PARTS else ""
+    return _table(f"activities on the critical path{note}", ("after", "took", "what", "step"), rows)
 
 
 def _part(part: PathPart, began: datetime) -> tuple[str, ...]:
@@ -210,8 +210,8 @@ def _retries(inspection: Inspection, redactor: Redactor) -> Table:
         for tried in inspection.retried[:MOST_RETRIES]
     ]
     omitted = len(inspection.retried) - len(rows)
-    more = f"; the first {len(rows)} of {len(inspection.retried):,}" if omitted else ""
-    return _table(f"tried again{more}", ("step", "attempt", "pause", "error"), rows)
+    more = f": the first {len(rows)} of {len(inspection.retried):,}" if omitted else ""
+    return _table(f"retried calls{more}", ("step", "attempt", "pause", "error"), rows)
 
 
 def _costs(inspection: Inspection, by: Literal["agent", "model", "step"]) -> list[tuple[str, ...]]:
@@ -226,7 +226,7 @@ def _costs(inspection: Inspection, by: Literal["agent", "model", "step"]) -> lis
             f"{row['requests']:,}",
             f"{row['input_tokens'] + row['output_tokens']:,}",
             # The comparison is False for NaN, so that a missing price is reported and not added.
-            price(row["cost"]) if row["cost"] >= 0 else "not known",
+            price(row["cost"]) if row["cost"] >= 0 else "unknown",
         )
         for row in rows
         # A row may have tool calls only.

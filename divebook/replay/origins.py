@@ -567,7 +567,7 @@ class ValueOrigin:
     because: tuple[int, ...] = ()
     """Numbers of the choices without which the value would not exist."""
     items: tuple[tuple[int, int], ...] = ()
-    """For a result of items: for each row the item, and the number of the event of its end."""
+    """For a result of items: for each row the item, and the number of the event that ended the item."""
     column: str | None = None
     """For a row: the requested column."""
     events: tuple[int, ...] = ()

@@ -83,14 +83,14 @@ class ProvenanceText:
         match origin.kind:
             case "input":
                 # Event 1 sets the inputs of a run. A later event that sets one is a fork.
-                return f"changed by a fork {at}" if origin.sequence > 1 else "given at the start"
+                return f"changed by a fork {at}" if origin.sequence > 1 else "passed at the start"
             case "state":
                 return f"all variables {at}"
             case "deleted":
                 return f"{name} was deleted by {place} {at}"
             case "kept":
                 was = "stayed as it was" if origin.reads else "was not set"
-                return f"{name} {was} {at}: {place} {'did not change it' if origin.path else 'went another way'}"
+                return f"{name} {was} {at}: {place} {'did not change it' if origin.path else 'took another branch'}"
             case "output":
                 return f"the text of {place}"
         return f"{place} {at}{self._kind(origin)}"
@@ -122,7 +122,7 @@ class ProvenanceText:
         ]
         # The conditions of several edges may hold at once: the path then splits.
         ways = [data.target for data in events if isinstance(data, catalog.ConditionEvaluated) and data.result]
-        went = f"went to {' and '.join(ways)}" if ways else "went to none of these"
+        went = f"went to {' and '.join(ways)}" if ways else "took none of these branches"
         return f"because {self._place(origin)} {went} at event {origin.sequence:,}: {', '.join(parts)}"
 
     def _caught(self, origin: ValueOrigin) -> str:
@@ -416,8 +416,8 @@ def cell_of(tree: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, colu
         "row",
         str(row),
         (),
-        f"the log does not record which item produced row {row} of {origin.name}: no step with items set the values "
-        f"in its {'columns' if column is None else f'column {column}'}; ask for {origin.name} as a whole",
+        f"the log does not record which item produced row {row} of {origin.name}, because no step with items set "
+        f"the values in its {'columns' if column is None else f'column {column}'}; ask for {origin.name} as a whole",
     )
 
 
@@ -433,7 +433,7 @@ def _of_item(
     """
     if not 0 <= row < len(item_origin.items):
         raise NotFoundError(
-            "row", str(row), (), f"{item_origin.name} has {len(item_origin.items):,} rows, and no row {row}"
+            "row", str(row), (), f"{item_origin.name} has {len(item_origin.items):,} rows, so it has no row {row}"
         )
     index, sequence = item_origin.items[row]
     # The event that ended the item has its value.
@@ -611,7 +611,7 @@ class Provenance(Shown, ProvenanceTree):
     >>> print(why)
     y = 4: step b at event 11 (script)
       x = 2: step a at event 6 (script)
-        inputs.n = 1: given at the start
+        inputs.n = 1: passed at the start
     >>> [origin.name for origin in why.origins], why.inputs
     (['y', 'x', 'inputs.n'], ['n'])
     """
@@ -712,8 +712,9 @@ def _unknown(origins: Origins, name: str, at: int) -> NotFoundError:
         message = f"{name} is an input, not a variable: ask for {INPUT}{name}"
     elif setters:
         message = (
-            f"variable {name} was not set up to event {at:,}: step {' or '.join(setters)} sets it, but had not ended"
+            f"variable {name} was not set yet at event {at:,}: step {' or '.join(setters)} sets it, but that step "
+            "had not ended"
         )
     else:
-        message = f"no event up to {at:,} sets a variable {name}"
+        message = f"no event up to event {at:,} sets a variable {name}"
     return NotFoundError("variable", name, names, message)

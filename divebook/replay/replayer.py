@@ -404,8 +404,8 @@ def request_at(positions: Positions, position: int) -> RequestView | None:
 
 
 class LogWalk:
-    """Movement through the events of one log. Base class of `Replayer`, and of the widget for stepping through a
-    run.
+    """Position in the log of a run, which can be moved from event to event. Base class of `Replayer`, and of the widget
+    for stepping through a run.
     """
 
     _positions: Positions
@@ -440,7 +440,7 @@ class LogWalk:
         where
             Function that returns True if an event fits, such as ``lambda event: "limit" in str(event.data)``.
         **stop
-            Conditions that an event must fulfil, all of them: ``step="parse"``, ``path="main"``,
+            Conditions, all of which the event must fulfil: ``step="parse"``, ``path="main"``,
             ``event="step_completed"``, ``operation="fetch"`` (a name that is called, or a type of operation),
             ``error=True``, ``question=True``, ``model_call=True``, ``changed="x"`` (variable x is set or deleted).
 

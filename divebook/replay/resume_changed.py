@@ -82,7 +82,7 @@ class ResumePlan(Shown):
     """Id of the execution that would be resumed."""
     workflow: str
     at: int
-    """Number of the last event that would be kept."""
+    """Number of the last event of the log that would be kept."""
     first: FirstDifference | None
     """First difference between the changed definition and the log."""
     reused: int
@@ -94,7 +94,7 @@ class ResumePlan(Shown):
     asked: tuple[str, ...]
     """Steps in which a person would be asked."""
     behind: tuple[str, ...]
-    """Steps after these calls and questions, and later calls of functions that have stopped at one. They depend on the
+    """Steps after these calls and questions, and later calls of the functions that make them. They depend on the
     results.
     """
     at_hand: int
@@ -102,11 +102,13 @@ class ResumePlan(Shown):
     cost: float | None
     """Estimated cost of the calls in dollars, from recorded calls of the same agents; None without such records."""
     unsure: tuple[Planned, ...] = ()
-    """Calls that started and have no recorded end. They may have taken effect, and would be made again."""
+    """Calls with a recorded start but no recorded end. They may have taken effect, and would be made again."""
     edited: tuple[str, ...] = ()
     """Names of the functions that were edited since the log was recorded."""
     items: Mapping[str, int] = field(default_factory=dict)
-    """Number of items that would start later, because their step already runs its maximum at once; by step."""
+    """Number of items, by step, that would start later because the step already runs its maximum number of items at the
+    same time.
+    """
     children: tuple[str, ...] = ()
     """Child executions that failed. They would start again as new executions that reuse the old results."""
     undone: tuple[str, ...] = ()
@@ -148,13 +150,19 @@ class ResumePlan(Shown):
         calls = [f"{call}{f', {times:,} times' * (times > 1)}" for call, times in Counter(self.live).items()]
         lines += [f"live: {_listed(calls)}"] if self.live else []
         if (self.behind or self.items) and self.at_hand:
-            lines += [f"after that: {plural(self.at_hand, 'recorded result')} available, used for equal calls"]
-        lines += [f"repeated, although it may have taken effect: {call}" for call in self.unsure]
+            lines += [
+                f"after that: {plural(self.at_hand, 'recorded result')} available for calls with the same arguments"
+            ]
+        lines += [f"repeated, although the first call may have taken effect: {call}" for call in self.unsure]
         lines += [f"reused: the child execution {child}" for child in self.children]
         lines += (
             [f"repeated, because it was rolled back in {self.source}: {_listed(self.undone)}"] if self.undone else []
         )
-        lines += [f"kept results of functions edited since: {', '.join(self.edited)}"] if self.edited else []
+        lines += (
+            [f"reused results of functions that were edited after the run: {', '.join(self.edited)}"]
+            if self.edited
+            else []
+        )
         return tuple(lines)
 
     def report(self) -> Report:
@@ -201,9 +209,9 @@ def _require_no_changes_after(events: Sequence[Event], at: int) -> None:
         data = event.data
         if isinstance(data, catalog.ExecutionForked) and (data.change or data.model):
             raise SetupError(
-                f"execution {event.execution_id} is a fork with a change (event {event.sequence}), and the new "
-                f"definition differs before that, after event {at}, so the change would be lost. Resume {data.source} "
-                "with the new definition, and fork the resulting run"
+                f"execution {event.execution_id} is a fork whose change takes effect at event {event.sequence}, but "
+                f"the new definition already differs after event {at}, so the change of the fork would be lost. "
+                f"Resume {data.source} with the new definition, and fork the resulting run"
             )
 
 

@@ -57,7 +57,7 @@ OUTSIDE = (
     catalog.ExecutionFailed,
     catalog.ExecutionCancelled,
     catalog.ExecutionMoved,
-    catalog.ExecutionPictured,
+    catalog.ExecutionSnapshotted,
     catalog.ExecutionAnnotated,
     catalog.PathCancelled,
     catalog.InterruptResolved,
@@ -109,7 +109,7 @@ class ReplayDifference(NamedTuple):
     """
 
     sequence: int
-    """Number of the event; one after the last if the log has no further event."""
+    """Number of the event in the log. If the log has no further event, it is the number after the last one."""
     path: str
     step: str
     actual: Payload | str | None

@@ -125,7 +125,7 @@ class StepTrial(Shown):
         """Return the prompts, the recorded result, and each new result with its differences marked."""
         title = (Text(_shown(self._title), "strong"), ": ", Text(_summary(self.tries), "faint"))
         omitted = len(self.tries) - MOST
-        note = (Paragraph((f"and {omitted} more; .frame() has all",)),) if omitted > 0 else ()
+        note = (Paragraph((f"and {omitted} more; .frame() lists all",)),) if omitted > 0 else ()
         text = _shown(self.recorded.text)
         # Equal texts have no marks, and the same font as the marked ones beside them.
         cards = (_card(self.recorded, ChangedText(text, text)), *self._cards())
@@ -151,7 +151,7 @@ class StepEntry(NamedTuple):
     began: int
     """Number of the event that started the visit."""
     call: int | None = None
-    """For a call that a workflow function made: its number among the calls of the agent."""
+    """For a call that a workflow function made: the number of the call among all calls of the agent."""
 
     @property
     def only(self) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def entry_of(
     # `True` is an integer in Python, but no number of a visit.
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(visits_of_step):
         message = f"execution {name} entered step {step!r} {plural(len(visits_of_step), 'time')}"
-        raise SetupError(f"{message}; visit is 1 to {len(visits_of_step)}, not {number!r}")
+        raise SetupError(f"{message}; visit must be from 1 to {len(visits_of_step)}, not {number!r}")
     start = visits_of_step[number - 1]
     assert isinstance(start.data, catalog.StepStarted)  # noqa: S101 - they were chosen so
     if item is not None:
@@ -258,7 +258,8 @@ def require_known(entry: StepEntry, change: Change, before: ExecutionState) -> N
     for kind, names, there in kinds:
         for name in names:
             if name not in there:
-                text = f"{kind} {name!r} cannot be set: none had that name when step {entry.step!r} was entered"
+                reason = f"no {kind} of that name existed when step {entry.step!r} was entered"
+                text = f"{kind} {name!r} cannot be set, because {reason}"
                 raise NotFoundError(kind, name, list(there), text)
 
 
@@ -314,8 +315,8 @@ def call_of(log: ReadLog, workflow: Workflow, agent: str, number: int | None = N
         raise _not_asked(calls, workflow, agent)
     visit: object = len(calls_of_agent) if number is None else number  # whatever a caller has
     if isinstance(visit, bool) or not isinstance(visit, int) or not 1 <= visit <= len(calls_of_agent):
-        message = f"workflow function {workflow.name!r} asked agent {agent!r} {plural(len(calls_of_agent), 'time')}"
-        raise SetupError(f"{message}; visit is 1 to {len(calls_of_agent)}, not {visit!r}")
+        message = f"workflow function {workflow.name!r} called agent {agent!r} {plural(len(calls_of_agent), 'time')}"
+        raise SetupError(f"{message}; visit must be from 1 to {len(calls_of_agent)}, not {visit!r}")
     call = calls_of_agent[visit - 1]
     prompt = str((call.parameters or {}).get("prompt", ""))
     step = Step(agent, agent=agent, prompt=f"${{state.{ASKED}}}", output=_class_of(call), store=ANSWER, edges=())
@@ -329,7 +330,7 @@ def _not_asked(calls: Sequence[Span], workflow: Workflow, name: str) -> Exceptio
         arguments = ", ".join(f"{key}={readable(value)}" for key, value in (step.parameters or {})["arguments"].items())
         return SetupError(f"{name!r} is a step function; call it directly, without a run: {name}({arguments})")
     agents = dict.fromkeys(str(span.called) for span in calls if span.type in _ASKS)
-    message = f"workflow {workflow.name!r} is a Python function, which asked no agent {name!r} in this run"
+    message = f"workflow {workflow.name!r} is a Python function that called no agent {name!r} in this run"
     return NotFoundError("agent", name, [workflow.first_step.name, *agents], message)
 
 
@@ -341,7 +342,8 @@ def _class_of(call: Span) -> str | None:
         return None
     if kind_of(type(answer)) is None:
         raise SetupError(
-            f"agent {call.called!r} answered with data whose schema is not in the log; try it in a workflow of steps"
+            f"agent {call.called!r} answered with data, but the schema of the data is not in the log; run the trial "
+            "with a workflow that consists of steps"
         )
     return name_of(type(answer))
 

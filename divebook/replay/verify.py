@@ -130,7 +130,7 @@ class PathByPath(PathRunner):
         else:
             decided = decide_end(self.workflow, self._tape.state_at(before))
         if not isinstance(decided, RecordFacts):
-            raise self._tape.differ(number, event.path, event.step, "nothing is undone")
+            raise self._tape.differ(number, event.path, event.step, "no call is rolled back")
         # The start of the path is the last fact: `rollback_started` and `path_started` are recorded together.
         return decided.facts[-1]
 
@@ -259,7 +259,7 @@ class FirstDifference:
     """
 
     sequence: int
-    """Number of the event; one after the last if the log has no further event."""
+    """Number of the event in the log. If the log has no further event, it is the number after the last one."""
     event_type: str
     """Type of that event; empty if there is none."""
     path: str
@@ -302,7 +302,9 @@ class Verification(Shown):
     events: int
     """Number of readable events of the log."""
     compared: int = 0
-    """Number of events that were compared. The others come from outside, or are starts and ends of the execution."""
+    """Number of events that were compared. Events that come from outside, and starts and ends of the execution, are not
+    compared.
+    """
     answered: Mapping[str, int] = field(default_factory=dict)
     """Number of operations answered from the log, by type; ``question`` for answers of people."""
     divergence: FirstDifference | None = None
@@ -404,8 +406,8 @@ def _sound(execution: Run) -> tuple[Sequence[Event], tuple[str, ...]]:
     if damage is None:
         events: Sequence[Event] = list(execution.history())
         # A snapshot ends in the middle of a run; its later events are in another store.
-        is_picture = any(isinstance(event.data, catalog.ExecutionPictured) for event in events)
-        return events, ("it is a read-only snapshot of an execution that continues elsewhere",) if is_picture else ()
+        is_snapshot = any(isinstance(event.data, catalog.ExecutionSnapshotted) for event in events)
+        return events, ("it is a read-only snapshot of an execution that continues elsewhere",) if is_snapshot else ()
     sound, _ = execution.store.read_sound(execution.id)
     # `read_sound` may read further than the state could be computed.
     events = sound[: execution.state.last_sequence]
@@ -449,7 +451,7 @@ def _divergence(difference: ReplayDifference, events: Sequence[Event], workflow:
     # A difference after the last event has no recorded fact, and its actual fact may be a description only.
     event = events[difference.sequence - 1] if difference.sequence <= len(events) else None
     step = difference.step or ("" if event is None else event.step)
-    expected = "nothing more" if event is None else fact_text(event.data, event.step)
+    expected = "no further event" if event is None else fact_text(event.data, event.step)
     actual = difference.actual if isinstance(difference.actual, str) else "nothing"
     changed: tuple[str, ...] = ()
     # The actual fact is a payload, a description as text, or None if the path would record nothing.

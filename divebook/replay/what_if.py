@@ -53,15 +53,15 @@ class WhatIf(Shown):
     run: Run
     """Run of the what-if, with the origin ``what-if``."""
     source: str
-    """Id of the execution that it was forked from."""
+    """Id of the execution from which the what-if was forked."""
     at: int
-    """Number of the last event that it shares with its source."""
+    """Number of the last event that the what-if shares with its source."""
     change: Change
     tally: Tally
     comparison: Comparison
     """Comparison of source and what-if, place by place."""
     calls: Sequence[UnreusedCall] = ()
-    """The calls that were not answered from the log: live, or blocked."""
+    """Calls that were not answered from the log: they ran (live), or were not executed (blocked)."""
     unchecked: Sequence[str] = ()
     """Parts of the source that could not be verified before the change, with reasons."""
 
@@ -92,8 +92,8 @@ class WhatIf(Shown):
 
     @property
     def comparable(self) -> str:
-        """``full`` if the what-if can be compared completely with its source; ``partly`` if calls were blocked or it
-        has not ended.
+        """``full`` if the what-if can be compared completely with its source; ``partly`` if calls were blocked, or if
+        the what-if has not ended.
         """
         return FULL if self.run.state.is_over and not self.blocked else PARTLY
 
@@ -108,17 +108,20 @@ class WhatIf(Shown):
         return self.run.outputs
 
     def give(self, *results: Any) -> WhatIf:
-        """Make the what-if again with results for its blocked calls, in the order of `calls`. The rest of its calls is
-        answered from its log.
+        """Run the what-if again with the given results of its blocked calls, in the order of `calls`. All other calls
+        are answered from the log of the what-if.
 
         Raises
         ------
         SetupError
-            There are more results than blocked calls, or none.
+            There are more results than blocked calls, or no results.
         """
         blocked = self._own_blocked_calls()
         if not results or len(results) > len(blocked):
-            raise SetupError(f"give takes one result per blocked call: 1 to {len(blocked)}, not {len(results)}")
+            raise SetupError(
+                f"give() takes one result for each blocked call, so it needs 1 to {len(blocked)} "
+                f"results, not {len(results)}"
+            )
         change = {call.operation_id: result for call, result in zip(blocked, results, strict=False)}
         return self.run.what_if({"results": change})
 
@@ -138,7 +141,7 @@ class WhatIf(Shown):
     def report(self) -> Report:
         """Return the counted calls, and the comparison with the source: lane A shows the source, lane B the what-if."""
         calls = tuple(Text(line, "faint") for line in _calls(self.calls))
-        hint: Line = ("Give the blocked calls a result: ", Text(".give(RESULT)", "code")) if self.blocked else ""
+        hint: Line = ("Provide results for the blocked calls: ", Text(".give(RESULT)", "code")) if self.blocked else ""
         lines = (*_head(self), *([hint] if hint else []))
         section = Section("calls that were not answered from the log", (Paragraph(calls),), is_open=False)
         return Report(blocks=(Paragraph(lines), *self.comparison.report().blocks, *([section] if calls else [])))
@@ -468,7 +471,7 @@ class UnreusedCall(NamedTuple):
     """Kind and name of the call, such as ``action pay``."""
     step: str
     operation_id: str = ""
-    """Id of the call, under which a fork can get another result for it."""
+    """Id of the call. A fork can replace the result of the call by this id."""
 
 
 def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[UnreusedCall]:
@@ -601,10 +604,13 @@ class Plan(Shown):
     live: tuple[Planned, ...]
     """Calls that would certainly be made."""
     cost: float | None
-    """Estimated cost in dollars of these calls and of the items of `Each` after them, from the calls of the source.
-    None if the source has no call of one of the agents, or if a call starts a child execution."""
+    """Estimated cost in dollars of these calls and of the later items of `Each`, based on the calls of the source. None
+    if the source has no call of one of the agents, or if a call starts a child execution.
+    """
     unknown: tuple[str, ...]
-    """Steps and items of `Each` after these calls. Their calls depend on the results."""
+    """Steps and items of `Each` after these calls. It is unknown which calls they make, because this depends on the
+    results.
+    """
     blocked: int = 0
     """Number of calls up to this point that would not be executed."""
 

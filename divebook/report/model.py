@@ -201,7 +201,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Blocks below a title, with a border. The note is less important than the title."""
+    """Box with a border: a title, a less important note, and blocks below them."""
 
     title: Line
     blocks: tuple[Block, ...]
@@ -385,14 +385,16 @@ Block: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Content that an object shows: a title, facts, blocks, and a card that readers must see."""
+    """Content that an object shows: a title, facts, blocks, and a card (alert) that readers must not miss."""
 
     title: Line = ""
     facts: tuple[Line, ...] = ()
     """Lines below the title."""
     blocks: tuple[Block, ...] = ()
     alert: Card | None = None
-    """A failure. A page has it first; text has it last, because a terminal shows the end of a long text."""
+    """Card about a failure. It is shown first on a page, and last in text output, because a terminal shows the end of a
+    long text.
+    """
 
     def embedded(self) -> tuple[Block, ...]:
         """Return the report as blocks of another report."""

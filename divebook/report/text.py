@@ -315,7 +315,7 @@ def _differences(block: Differences) -> Iterator[Parts]:
         elif not omitted:
             count += row.kind != "same"
             yield _difference(row) if block.has_places else _texts_of_difference(row)
-    notes = [f"and {plural(omitted, 'more difference')} in the table: .frame() has all"] if omitted else []
+    notes = [f"and {plural(omitted, 'more difference')} in the table; .frame() returns all"] if omitted else []
     yield from ((INDENT, *texts_of(note)) for note in [*notes, block.note] if note)
 
 
@@ -373,7 +373,7 @@ STYLES = {
     "enqueued": "dim",
     "moved": "magenta",
     "continued_as_new": "magenta",
-    "picture": "magenta",
+    "snapshot": "magenta",
 }
 """Styles of rich by style of a text. Styles without an entry, such as ``id``, have no colour."""
 

@@ -43,8 +43,8 @@ from divebook.events.catalog import (
     FAILED,
     MOVED,
     PENDING,
-    PICTURE,
     RUNNING,
+    SNAPSHOT,
     ExecutionForked,
     ExecutionResumed,
     ExecutionStarted,
@@ -225,7 +225,7 @@ class Children:
 # ended. A process that finds one cancels it instead of driving it (`tests/runtime/test_cancelled_trees.py`).
 
 
-ENDS = TERMINAL - {MOVED, PICTURE}
+ENDS = TERMINAL - {MOVED, SNAPSHOT}
 """Final statuses of a parent that end its children. A moved execution or a snapshot continues in another store."""
 
 

@@ -349,7 +349,9 @@ class GroupCommit:
             raise
 
     def _stop(self, batches: Mapping[Committing, Batch]) -> None:
-        error = StoreError("the engine was stopped during a commit; executions that are in the store can be resumed")
+        error = StoreError(
+            "the engine was stopped while it wrote events to the store; resume the executions that are in the store"
+        )
         self._end(batches, [error] * len(batches))
 
     def _end(
@@ -396,7 +398,9 @@ class GroupCommit:
         if not self._is_logged and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
             self._is_logged = True
             _log.warning(
-                "%s. Executions wait for it and continue automatically; their new events are kept in memory", error
+                "%s. Executions wait for the store and then continue automatically; their new events stay in memory "
+                "until then",
+                error,
             )
         # Set, so that new records do not schedule an attempt before the pause is over.
         self._is_scheduled = True
@@ -418,7 +422,9 @@ class GroupCommit:
 # shares the next one (tests/runtime/test_syncs.py).
 
 
-_STOPPED = StoreError("the engine was stopped during a commit; executions that are in the store can be resumed")
+_STOPPED = StoreError(
+    "the engine was stopped while it wrote events to the store; resume the executions that are in the store"
+)
 
 
 class Durable(Protocol):
@@ -639,7 +645,7 @@ async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
         try:
             return await call()
         except StoreBusyError as error:
-            outage = outage or Outage("An execution waits for it and continues automatically", since)
+            outage = outage or Outage("An execution waits for the store and then continues automatically", since)
             await asyncio.sleep(outage.pause_after(error))
 
 

@@ -75,11 +75,13 @@ class StepContext:
     path, visit
         Id of the path, and the number of times it has entered the step, from 1.
     attempt, iteration_index, local
-        Number of failed attempts of this visit; the item's index inside `Each`, else None; names of the item (`As`).
+        Number of failed attempts of this visit; index of the item of `Each`, or None outside of `Each`; item of `Each`
+        by its name (`As`).
     executors, workspaces
-        Where functions run, and the workspaces of calls.
+        Executors in which functions run, and workspaces of calls.
     miss_policy
-        Miss policy of a what-if, else None. Effects of a what-if outside its log must not be kept.
+        Policy of a what-if for operations without a recorded result; None in other executions. A what-if must not have
+        lasting effects outside its log.
     """
 
     def __init__(
@@ -137,8 +139,8 @@ class StepContext:
 
     @property
     def is_fresh(self) -> bool:
-        """True if the step runs for the first time, and none of its attempts has failed, so that the log has nothing of
-        it but what this process has just recorded.
+        """True if this is the first attempt at the step since it started, in the process that started it. The log then
+        contains only events of the step that this process has just recorded.
         """
         return self.path in self._recorder.operations.fresh
 
@@ -166,14 +168,14 @@ class StepContext:
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """The variables at the start of the step. Inside `Each`, also the present item under its name."""
+        """The variables at the start of the step. Inside `Each`, also the current item under its name."""
         variables = self._recorder.journal.present.paths[self.path].variables
         return {**variables, **self.local} if self.local else variables
 
     @property
     def names(self) -> dict[str, Any]:
         """Values by the names that templates and scripts may use: ``inputs``, ``state`` (the variables), and the
-        present item of `Each` under its name.
+        current item of `Each` under its name.
         """
         return {"inputs": self.inputs, "state": self.variables, **self.local}
 
@@ -219,33 +221,34 @@ class StepContext:
         parameters
             Plain data that determines the call; compared with the log on replay.
         call
-            Makes the call and returns plain data. It runs only if the log has no result.
+            Function that makes the call and returns plain data. It runs only if the log has no result.
         key
             Name of the operation within the step, for concurrent calls; by default calls are numbered.
         usage, noted
-            Extract the consumption from the result; return an additional event for readers, recorded with the
-            operation.
+            Two functions of the result. `usage` returns the consumption of the call. `noted` returns an additional
+            event for readers of the log, recorded with the operation.
         repeatable
-            True if running it twice does no harm. It is then repeated when its outcome is unknown.
+            True if it does no harm to make the call twice. The call is then repeated if its outcome is unknown.
         may_begin_early
-            True if it may also begin before its start is in the log, because it is declared idempotent; see
+            True if the call may also begin before its start is in the log, because the call is declared idempotent; see
             `divebook.runtime.journal.Journal.nearly_durable`.
         attempt
-            Number of the attempt from 0, for code that retries calls by itself.
+            Number of the attempt from 0, for code that has its own retries.
         reserved
             Maximum consumption of a model call. The bounds of the execution must allow it before the call starts.
         streamed
-            Makes the call in place of `call` while its streamed text has listeners.
+            Function that makes the call in place of `call` while the streamed text has listeners.
         timeout
             Time limit in seconds. The remaining time of the step's own `Timeout` applies as well.
         slot, setting, within, workspace, undone
-            Limiter slot to hold during the call, settings recorded for readers, id of the enclosing operation,
-            workspace of the call, and reference to its rollback.
+            In this order: slot of a limiter that the call must hold while it runs; settings recorded for readers; id of
+            the enclosing operation; workspace of the call; reference to the rollback of the call.
         done, seen
-            Convert a result entered by a person to the form that the call would have returned; return a string about
-            observable effects.
+            Two functions for a call with an unknown outcome. `done` converts a result that a person enters to the form
+            that the call would have returned. `seen` returns a string that describes observable effects of the call.
         digest
-            Hash of the parameters, if the caller has it. They are then in the form in which the log stores them.
+            Hash of the parameters, if the caller has already computed it. The parameters must then have the form in
+            which the log stores them.
 
         Raises
         ------
@@ -306,17 +309,17 @@ class StepContext:
         setting: Setting | None = None,
         within: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable that runs a function which makes several recorded calls. The whole is one operation with
-        a result of its own.
+        """Return an awaitable that runs a function which makes several recorded calls. The function as a whole is one
+        more operation, with its own recorded result.
 
-        Once it has ended, its result is replayed. Until then, a process that resumes the execution runs the body again,
-        and the recorded calls in it are replayed. The operation itself never counts as running. Its calls must be made
-        `within` it and must end before it ends. Raises like `operation`.
+        When the operation has ended, a replay uses its result. Until then, a process that resumes the execution runs
+        the function again and replays its recorded calls. The operation itself never counts as running. Its calls must
+        be made `within` the operation and must end before it ends. Raises the errors of `operation`.
 
         Parameters
         ----------
         operation_type
-            One of `divebook.engine.operations.ENCLOSING`.
+            Type of the operation, one of `divebook.engine.operations.ENCLOSING`.
         body
             Function that makes the calls; receives the id of the operation.
         parameters, key, setting, within
@@ -343,8 +346,8 @@ class StepContext:
         return self._open_step.operations.get(operation_id)
 
     def failed_usage(self, operation_id: str) -> Usage:
-        """Return what earlier attempts at a model call consumed before they failed, and before the execution was
-        resumed. `Usage.requests` is the number of these attempts.
+        """Return the consumption of the attempts at a model call that failed before the execution was resumed.
+        `Usage.requests` is the number of these attempts.
         """
         return self._open_step.failed_usage.get(operation_id, NO_USAGE)
 
@@ -358,8 +361,8 @@ class StepContext:
         return self._open_step.iterations
 
     def has_unknown(self) -> bool:
-        """Return whether it is unknown for some calls of the step if they took effect, and these calls have a rollback.
-        A person must decide about them before the rollback.
+        """Return True if the step has calls with a rollback for which it is unknown whether they took effect. A person
+        must decide about these calls before the rollback.
         """
         return bool(unknown(self._open_step))
 
@@ -369,8 +372,8 @@ class StepContext:
 
     def writing(self, write: Callable[[], None]) -> AbstractContextManager[None]:
         """Return a context manager for code that buffers facts. Inside the `with` block the function `write` is
-        registered, which records the buffered facts. It is called if the execution is stopped meanwhile, so that no
-        buffered fact is lost.
+        registered, which records the buffered facts. If the execution is stopped during the block, `write` is called,
+        so that no buffered fact is lost.
 
         The function `write` is called before the step ends, so that it can record buffered facts.
         """
@@ -387,8 +390,8 @@ class StepContext:
         self._recorder.operations.abandon(self.path, prefix)
 
     async def require_requested(self, is_abandoned: Callable[[str], bool]) -> None:
-        """Raise `DivergenceError` if the log has a call of this step that has started and not ended, and that the code
-        has not requested. `is_abandoned` returns whether the code has made the call with this key and abandoned it.
+        """Raise `DivergenceError` if the log has a call of this step that has not ended and that the code has not
+        requested. `is_abandoned` returns True if the code has made the call with the given key and then abandoned it.
         """
         if not self.attempt:  # an earlier attempt may have left calls
             await self._recorder.operations.require_requested(self.place("end"), is_abandoned)
@@ -408,7 +411,8 @@ class StepContext:
         key
             The key of the call's operation. Calls with different keys can be retried concurrently.
         make
-            Makes one attempt; receives the number of failed ones, which is the `attempt` of its operation.
+            Function that makes one attempt. It receives the number of failed attempts, which is the `attempt` of its
+            operation.
         within
             Id of the operation that encloses the attempts; see `enclosing`.
         """
@@ -469,10 +473,12 @@ class StepContext:
     def idempotency_key(self, key: str = "step", arguments: Mapping[str, Any] | None = None) -> str:
         """Return a string that is equal for all retries of this step, item or call, and different for any other.
 
-        It is the same in a copy of the log, so a call that was running when the log was copied is not made twice.
+        The string is the same in a copy of the log. If the log is copied while the call is running, the service that
+        gets the key can therefore recognize a second call.
 
-        With the `arguments` of a call, the string is different for other arguments. The call of a changed fork, which
-        has the seed and the place of its source, then is another call for the service that gets the key.
+        With `arguments`, the string also depends on the arguments of the call. A fork has the same seed and places as
+        its source. If the fork makes a call with changed arguments, the key is different, and the service treats it as
+        another call.
         """
         place = Place(self.path, self.step.name, self.visit, self.iteration_index, key)
         start = f"{self.seed}-{place.idempotency_key}"
@@ -484,7 +490,9 @@ class StepContext:
             return start
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for some seconds. The end is recorded: after a restart, only the remaining time is waited for."""
+        """Sleep for some seconds. The end time is recorded, so after a restart the call sleeps only for the remaining
+        time.
+        """
         await self._recorder.signals.sleep(self.place(), seconds)
 
     async def interrupt(
@@ -513,11 +521,11 @@ class StepContext:
         message, data, schema
             Details of the question: a string, plain data, and the JSON schema of the requested value.
         expires_in
-            Seconds after which the question can no longer be answered.
+            Seconds after which the question expires.
         default, has_default
-            The answer used after expiry, in the form in which a person would give it.
+            The answer that is used after the question has expired, in the form in which a person would give it.
         optional
-            True if an empty answer is allowed; the default depends on the kind.
+            True if an empty answer is allowed. The default depends on the kind of the question.
         key
             Name of the question within the step, for concurrent questions.
         within
@@ -545,7 +553,7 @@ class StepContext:
         """Wait for a signal and return its payload. Each call returns the next signal of that name, in the order of the
         log.
 
-        Raises OperationError if no signal came within `within` seconds.
+        Raises OperationError if no signal arrived within `within` seconds.
         """
         return await self._recorder.signals.take(self.place(), name, within)
 
@@ -558,16 +566,14 @@ class StepContext:
 
     async def go_on_as_new(self, inputs: Mapping[str, Any], reason: str, begin: BeginSuccessor) -> NoReturn:
         """End this execution, and start a new execution of the same workflow as its successor. Raises StepError if a
-        parent waits for this execution.
+        parent execution waits for this one.
         """
         journal = self._recorder.journal
         successor = successor_of(journal.state, self.workflow.name, inputs)
         await continue_as_successor(self.operation, successor, reason, begin, lambda: journal.state.active - 1)
 
     async def now(self, key: str | None = None) -> datetime:
-        """Return the current time in UTC, recorded for replay. `key` names the place of repeated or concurrent
-        calls.
-        """
+        """Return the current time in UTC, recorded for replay. `key` distinguishes repeated or concurrent calls."""
         return await recorded_now(self.operation, self._recorder.journal.clock, key)
 
     async def random_bits(self, count: int, method: str = "bits") -> int:

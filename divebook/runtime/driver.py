@@ -429,7 +429,7 @@ class Driver:
         if record.key is None or command != in_python:
             return f"{command}{more}"
         start = f"environment.start({record.workflow_name!r}, ..., key={record.key!r}).resume().wait()"
-        return f"{command}{more}. In a program that runs again, write {start}"
+        return f"{command}{more}. In a script that you run again, write {start}"
 
     def standstill(self) -> Future[None]:
         """Return a future that is done when the execution has ended or waits without being driven (is parked). It is
@@ -576,7 +576,7 @@ class Driver:
         # The status stays "pending" until the first event is recorded.
         status = self.status
         standing = "was started already" if status == catalog.PENDING else f"is {status}"
-        return ExecutionError(f"execution {self.id} {standing}; only a pending one can be {action}")
+        return ExecutionError(f"execution {self.id} {standing}; only a pending execution can be {action}")
 
     @property
     def _is_unstored(self) -> bool:

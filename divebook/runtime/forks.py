@@ -159,7 +159,7 @@ def point_of(source: ForkSource, at: int | None, change: Change, *, reaching_bac
     if at is not None:
         number: object = at  # user input may be of any type
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= last:
-            raise SetupError(f"an execution can be forked after one of its events, 1 to {last}, not {number!r}")
+            raise SetupError(f"an execution can be forked only after one of its events, 1 to {last}, not {number!r}")
         return source.snapped(number)
     # Only results and answers are searched for in the log.
     ends = _before_ends(source.events, change) if change.results or change.answers else {}
@@ -210,8 +210,8 @@ def _before_effects(source: ForkSource, change: Change, ended: Container[str]) -
     for kind, name in parts:
         if (kind, name) not in last:
             raise SetupError(
-                f"{kind} {name!r} of execution {source.execution_id} cannot be changed: its log has no entry of that "
-                "name; look at its events"
+                f"{kind} {name!r} of execution {source.execution_id} cannot be changed, because its log has no "
+                f"{kind} of that name; look at the events of the execution"
             )
         yield last[kind, name]
 
@@ -224,8 +224,9 @@ def _require_one_point(source: ForkSource, change: Change, at: int) -> None:
         for kind, name in _introduced_parts(event.data):
             if kind == "variable" and name in change.variables:
                 raise SetupError(
-                    f"variable {name!r} is set at event {event.sequence}, after event {at}, where the other changes "
-                    "take effect, so its change would be lost. Make one change at a time, or name the event with at="
+                    f"the changes of the fork take effect after event {at}, but event {event.sequence} sets "
+                    f"variable {name!r} again, so its new value would be lost. Make one change at a time, or choose "
+                    "the event with at="
                 )
 
 
@@ -577,8 +578,8 @@ def _with_earlier_forks(events: Sequence[Event], change: Change) -> Change:
         if lost:
             raise SetupError(
                 f"execution {event.execution_id} was forked at event {event.sequence} with another change ({lost[0]}). "
-                "The new change takes effect before that event, so the older change would be lost. Fork its source "
-                "with both changes, or name a later event with at="
+                "The new change takes effect before that event, so the older change would be lost. Fork the source "
+                "of that execution with both changes, or choose a later event with at="
             )
         earlier = forked.over(earlier)
     return change.over(earlier)

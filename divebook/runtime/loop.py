@@ -93,7 +93,8 @@ class EngineThread:
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     loop.run_forever()
         except Exception as error:  # noqa: BLE001 - logged, and raised for every waiting caller
-            loop.call_exception_handler({"message": "the engine's event loop has died", "exception": error})
+            message = "the engine's event loop has ended because of an error"
+            loop.call_exception_handler({"message": message, "exception": error})
             loop.close()
             self._fail_waiters(loop, f"{type(error).__name__}: {error}")
         else:
@@ -110,8 +111,8 @@ class EngineThread:
                 self._loop = None
             futures = list(self._futures)
         message = (
-            f"the engine's event loop has died ({cause}), and with it every running execution; resume the executions "
-            "that are in the store"
+            f"the engine's event loop has ended because of an error ({cause}), so all running executions have "
+            "stopped; resume the executions that are in the store"
         )
         for future in futures:
             with contextlib.suppress(InvalidStateError):  # done at this moment
@@ -181,8 +182,8 @@ class EngineThread:
         """
         if not store.local and self.is_current():
             raise ExecutionError(
-                f"this call reads {store.location}. On the engine's own thread it would block every execution; call it "
-                "in another thread: await asyncio.to_thread(...)"
+                f"this call reads {store.location}, which would block all executions on the engine's own thread; "
+                "call it in another thread: await asyncio.to_thread(...)"
             )
 
     def call(self, function: Callable[[], T]) -> T:

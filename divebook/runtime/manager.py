@@ -314,7 +314,9 @@ class Control:
         or find the id of the first one taken
         (test_a_fork_is_created_once_wherever_the_connection_is_lost).
         """
-        outage = Outage(f"The fork {batch.execution_id} waits for it and continues automatically", time.monotonic())
+        outage = Outage(
+            f"The fork {batch.execution_id} waits for the store and then continues automatically", time.monotonic()
+        )
         while True:
             try:
                 (refusal,) = self.store.append_all([batch])
@@ -1197,7 +1199,9 @@ async def _after_first_commit(driver: Driver, first_commit: Future[None]) -> Dri
 def _log_error(execution_id: str, start: asyncio.Task[Driver]) -> None:
     """Log the error with which the start of a child execution has ended, if its parent does not wait for it."""
     if not start.cancelled() and (error := start.exception()) is not None:
-        _log.warning("execution %s could not be started, or not be cancelled with its parent: %s", execution_id, error)
+        _log.warning(
+            "execution %s could not be started, or could not be cancelled with its parent: %s", execution_id, error
+        )
 
 
 # --- parents and children at the end of an execution -----------------------------------------------------------------
@@ -1484,10 +1488,12 @@ def refuse_final(driver: Driver, when: str = "") -> None:
     was rolled back completely. Otherwise do nothing.
     """
     if driver.status == catalog.COMPLETED:
-        raise ExecutionError(f"execution {driver.id} has {when}completed; start a new one to run the workflow again")
+        raise ExecutionError(
+            f"execution {driver.id} has {when}completed; start a new execution to run the workflow again"
+        )
     if driver.state.is_over and driver.state.is_rolled_back:
         raise ExecutionError(
-            f"execution {driver.id} has {when}{_end_of(driver)}, and its calls are rolled back; start a new one"
+            f"execution {driver.id} has {when}{_end_of(driver)}, and its calls are rolled back; start a new execution"
         )
     if driver.status in FINAL:
         way_on = f"it continues as {driver.state.continued_as}" if driver.state.continued_as else WAY_ON[driver.status]
@@ -1496,13 +1502,15 @@ def refuse_final(driver: Driver, when: str = "") -> None:
 
 def _end_of(driver: Driver) -> str:
     """Return a phrase about how an execution has ended, for use inside an error message."""
-    return "only a read-only snapshot of an unfinished one" if driver.status == catalog.PICTURE else driver.status
+    return (
+        "only a read-only snapshot of an unfinished execution" if driver.status == catalog.SNAPSHOT else driver.status
+    )
 
 
 def refuse_over(driver: Driver, when: str = "already ") -> None:
     """Raise `ExecutionError` if an execution has ended, so that it cannot be cancelled. Otherwise do nothing."""
     if driver.state.is_over:
-        way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.PICTURE else ""
+        way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.SNAPSHOT else ""
         raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}; there is nothing to cancel{way_on}")
 
 
@@ -1518,7 +1526,7 @@ def nothing_to_pause(driver: Driver) -> ExecutionError:
             "not by this process; pause it there, or cancel it here and resume it later"
         )
     way_on = "" if driver.state.is_over else "; it does nothing until it is started, resumed or answered"
-    return ExecutionError(f"execution {driver.id} is {driver.status}, and this process does not drive it{way_on}")
+    return ExecutionError(f"execution {driver.id} is {driver.status}, and it is not running in this process{way_on}")
 
 
 def can_roll_back(driver: Driver, check: Callable[[Workflow, Container[str], Iterable[str]], None]) -> bool:

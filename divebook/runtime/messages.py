@@ -142,7 +142,7 @@ class Answering:
         description = f"the answer to {address_of(driver.id, question)}"
         state = driver.state
         if state.is_over and question.is_open:
-            way_on = "start a new one" if state.is_rolled_back else "resume it, and answer then"
+            way_on = "start a new execution" if state.is_rolled_back else "resume it, and answer then"
             way_on = WAY_ON[driver.status] if driver.status in FINAL else way_on
             raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; {way_on}")
         if question.status == WITHDRAWN:
@@ -341,11 +341,16 @@ class Answering:
         if execution_id and name_of_execution and self._registry.find(name_of_execution).id != drivers[0].id:
             raise InterruptError(
                 interrupt_id,
-                (f"it belongs to execution {name_of_execution}, but the answer was sent to execution {execution_id}"),
+                (
+                    f"the question belongs to execution {name_of_execution}, but the answer was sent to execution "
+                    f"{execution_id}"
+                ),
             )
         if len(drivers) > 1:
             ways = " or ".join(f"{interrupt_id}@{driver.id}" for driver in drivers[:5])
-            raise InterruptError(interrupt_id, f"{len(drivers)} executions ask it; name one: {ways}")
+            raise InterruptError(
+                interrupt_id, f"{len(drivers)} executions ask this question; choose one of them: {ways}"
+            )
         question = drivers[0].questions.get(interrupt_id) if drivers else None
         if question is None and drivers:  # another process may have asked it since the log was read
             question = drivers[0].refresh().questions.get(interrupt_id)

@@ -144,7 +144,7 @@ def _at_most(changes: Sequence[str]) -> Sequence[str]:
 def in_short(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
     """Return a value as text for error messages, cut to `limit` characters. With None, the text is not cut."""
     if value is NOTHING:
-        return "not there"
+        return "missing"
     text = encode_shown(value).decode(errors="replace")
     return text if limit is None or len(text) <= limit else f"{text[: limit - 1]}…"
 

@@ -496,15 +496,18 @@ def _check_movable(store: EventStore, state: ExecutionState) -> int:
     messages = store.inbox(state.execution_id, state.taken)
     if facts_of(state, messages):
         raise ExecutionError(
-            f"{name} has received an answer or a signal that is not in its log yet; resume it, and move it when it "
-            "waits"
+            f"{name} has received an answer or a signal that is not in its log yet; resume it, and export it with "
+            "--move when it waits again"
         )
     for child in running_children(state):
-        raise ExecutionError(f"{name} waits for {child}, which it started; move it when that has ended")
+        raise ExecutionError(
+            f"{name} waits for its child execution {child}; export it with --move after the child has ended"
+        )
     # Its end in the other store would send no message to the parent in this one, which would wait for ever.
     for parent in islice(ancestors(store, state.execution_id), 1, 2):
         if parent.status not in TERMINAL:
             raise ExecutionError(
-                f"{name} was started by {parent.execution_id}, which waits for it; move it when that has ended"
+                f"{name} is a child of execution {parent.execution_id}, which waits for it; export it with --move "
+                "after the parent has ended"
             )
     return messages[-1].number if messages else state.taken

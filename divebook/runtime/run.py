@@ -84,6 +84,7 @@ from divebook.text.arguments import (
 )
 from divebook.text.passwords import looks_secret
 from divebook.text.path_arguments import as_path
+from divebook.text.protocols import require_protocol
 from divebook.text.redaction import one_line, shared
 
 if TYPE_CHECKING:
@@ -152,8 +153,8 @@ class Run(Shown, FramedLog, Generic[R_co]):
     All properties are computed from the log, so a live and a past run give equal results. Two handles of one run are
     equal. A method that starts another execution (`fork`, `again`, `resume` with a definition) returns another `Run`.
 
-    A property with a plural noun of rows (`events`, `steps`, `operations`, `questions`, ...) is a DataFrame. Lists of
-    objects have names of their own (`open_questions`, `failures`, `requests`, `conversation`, `children`).
+    Properties named after rows (`events`, `steps`, `operations`, `questions`, ...) are DataFrames. The properties
+    `open_questions`, `failures`, `requests`, `conversation` and `children` are lists of objects.
 
     Parameters
     ----------
@@ -162,7 +163,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
     driver
         The driver of the execution.
     answers
-        Answers given in advance. `wait` answers questions with them.
+        Answers given in advance, with which `wait` answers questions.
 
     Examples
     --------
@@ -231,24 +232,27 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     @property
     def store(self) -> EventStore:
-        """The store that holds the log of the execution. If it does not have the start yet, wait until it does."""
+        """The store that contains the log of the execution. If the start of the execution is not stored yet, this
+        property waits for it.
+        """
         self._driver.wait_until_stored()
         return self._driver.store
 
     @property
     def state(self) -> ExecutionState:
-        """State of the execution: the fold of its log so far, as an immutable snapshot."""
+        """Current state of the execution, computed from its log, as an immutable snapshot."""
         return self._driver.state
 
     @property
     def status(self) -> str:
         """Status of the run: ``pending``, ``enqueued``, ``running``, ``waiting``, ``paused``, ``interrupted``,
-        ``completed``, ``failed``, ``cancelled``, ``moved``, ``continued_as_new`` or ``picture``.
+        ``completed``, ``failed``, ``cancelled``, ``moved``, ``continued_as_new`` or ``snapshot``.
 
-        A run is ``waiting`` if it needs an answer, a signal, a child or a time. It is ``paused`` if a person has paused
-        it, and ``interrupted`` if its process ended while it was running. `resume` continues both.
+        A run is ``waiting`` if it needs an answer or a signal, or waits for a child execution or a timer. It is
+        ``paused`` if a person has paused it, and ``interrupted`` if its process ended while it was running. `resume`
+        continues a paused or interrupted run.
 
-        If the log of the run cannot be read, for instance without its key, this is the status in the list of runs.
+        If the log cannot be read, for example because its key is missing, the status is taken from the list of runs.
         """
         try:
             shown = self.state.shown_status
@@ -307,7 +311,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The present values of the workflow's variables, sorted by name. Each access returns a new copy.
+        """The current values of the workflow's variables, sorted by name. Each access returns a new copy.
 
         A value whose class is not allowed in this process stays in its recorded form.
         """
@@ -364,7 +368,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     @property
     def envelope(self) -> Envelope:
-        """The present state of a pipeline request, as `divebook.pipeline.Envelope`: identity, bounds, consumption,
+        """The current state of a pipeline request, as `divebook.pipeline.Envelope`: identity, bounds, consumption,
         history, questions.
         """
         from divebook.pipeline.progress import envelope_of
@@ -412,9 +416,10 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return self
 
     def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
-        """Call `listener` with the new events after each commit, on the engine's thread; with no events if the
-        execution was deleted. Returns a function that ends the subscription.
+        """Call `listener` with the new events after each commit, on the engine's thread. If the execution was deleted,
+        `listener` is called without events. Returns a function that ends the subscription.
         """
+        require_protocol(listener, Callable[[Sequence[Event]], None], "listener")
         return on_change(self.store, listener, self.id, elsewhere=False)
 
     def subscribe_text(self, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
@@ -424,7 +429,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         workspaces: see `TextDelta.part`. A listener that subscribes later gets the last million characters of each
         running text first.
 
-        Models are asked to stream only while there is a listener. The pieces are for display only: the log gets the
+        Models stream their text only while there is a listener. The pieces are for display only: the log contains the
         whole text when it is complete. The listener is called on the engine's thread and must be quick. A listener that
         raises is removed.
 
@@ -439,6 +444,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         6 'are '
         10 'red'
         """
+        require_protocol(listener, TextListener, "listener")
         return self._control.texts.subscribe(self.id, listener, parts=parts)
 
     # --- waiting -----------------------------------------------------------------------------------------------------
@@ -446,26 +452,27 @@ class Run(Shown, FramedLog, Generic[R_co]):
     def wait(self, timeout: DurationLike | None = None, *, check: bool = False) -> Self:
         """Wait until the run has ended, or waits for an answer or a signal, or is paused. Return this handle.
 
-        More exactly: it returns when the run has ended, or nothing in this process continues it at present. A question
-        that expires, and a signal wait with a time limit, count as waiting until that time, so that the caller can
-        answer or signal. After that time the run continues, and so does `wait`. A run that sleeps, or whose children
-        work, is not waiting in this sense. `result` waits also until such times.
+        More precisely, this method returns when the run has ended, or when nothing in this process continues the run at
+        present. It also returns if the run waits for an answer or a signal with a time limit, so that the caller can
+        answer or send the signal. After the time limit the run continues by itself, and a new call of `wait` waits for
+        it. `result`, in contrast, waits until the time limit has passed. A run that sleeps, or whose child executions
+        are working, does not count as waiting.
 
-        A question asked during a call counts like any other, although that call stays open. An
-        interrupt (Ctrl-C, the stop button of a kernel) ends the waiting, not the run; `cancel` ends the run.
+        A question that is asked during a call counts too, although the call has not ended. An interrupt (Ctrl-C, the
+        stop button of a kernel) ends the waiting, not the run; `cancel` ends the run.
 
         Parameters
         ----------
         timeout
-            Duration; TimeoutError afterwards, with its id and status, while the execution continues. A negative number
-            means 0. None and infinity mean no limit.
+            Maximum duration of the wait. After that, a TimeoutError with the id and status of the execution is raised,
+            and the execution continues. A negative number means 0. None and infinity mean no limit.
         check
-            Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
+            True to raise ExecutionFailedError or ExecutionCancelledError if the execution failed or was cancelled.
 
         Raises
         ------
         StoreError
-            Its log could not be written. It can be resumed from the events in the store.
+            The log of the execution could not be written. The execution can be resumed from the events in the store.
         ExecutionWaitingError
             The handle is `strict`, and the run has to wait for an answer or a signal.
         SetupError
@@ -486,7 +493,10 @@ class Run(Shown, FramedLog, Generic[R_co]):
     def _wait_for_drive(self, deadline: Deadline) -> None:
         """Wait like `wait`, without answers given in advance."""
         if ENGINE.is_current():
-            raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
+            raise ExecutionError(
+                f"wait() was called on the engine's own thread, where it would never return; use "
+                f"`await` with run {self.id}"
+            )
         if self._driver.has_ended_here:  # the usual short execution, whose `start` has returned at its end
             return
         drives = self._driver.drives
@@ -626,11 +636,12 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return await asyncio.to_thread(is_elsewhere, self._driver)
 
     def result(self, timeout: DurationLike | None = None) -> R_co:
-        """Wait for the end, and return the value of the workflow: what a function workflow returns, the value of the
-        only output, or the mapping of all outputs. If the run continues as a successor, its result is returned.
+        """Wait for the end of the run, and return the result of the workflow: the return value of a workflow function,
+        the value of the only output, or the mapping of all outputs. If the run continues as a successor, its result is
+        returned.
 
-        A run that waits for an answer or a signal with a time limit continues by itself after that time, so that this
-        waits for it, unlike `wait`.
+        If the run waits for an answer or a signal with a time limit, it continues by itself after that time. Unlike
+        `wait`, this method then waits for the run.
 
         Parameters
         ----------
@@ -706,14 +717,14 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Start a pending execution. Return this execution once its first events are in the store.
 
         In a coroutine it returns at once, so that it does not block the event loop, unless the execution has a start
-        key. The events are stored meanwhile, and `ensure_stored` waits for that, as does any look at the state of this
-        execution. Lists of executions, such as `Environment.runs` and ``store.records()``, do not wait: they show it
-        once it is stored.
+        key. The events are then stored in the background. `ensure_stored` and all properties that show the state of
+        this execution wait until the events are stored. Lists of executions, such as `Environment.runs` and
+        ``store.records()``, do not wait: they show the execution as soon as it is stored.
 
         Raises
         ------
         ExecutionError
-            It was started already. It can be started again only if nothing of it was stored.
+            The execution was already started. It can be started again only if none of its events was stored.
         StoreError
             The start could not be stored. In a coroutine, `ensure_stored` and the wait for the end raise this.
         """
@@ -723,15 +734,15 @@ class Run(Shown, FramedLog, Generic[R_co]):
     async def ensure_stored(self) -> Self:
         """Wait until the start of the execution is in the store, and return this execution.
 
-        In a coroutine, `start` returns before that, so that it does not block the event loop. From the end of this wait
-        on, other processes find the execution, and it survives the death of this process.
+        In a coroutine, `start` returns before the start is stored, so that it does not block the event loop. When this
+        method has returned, other processes can find the execution, and can continue it if this process dies.
 
         Raises
         ------
         StoreError
             The start could not be stored. The execution is still pending, and `start` can be called again.
         ExecutionError
-            It was not started, or its environment was closed before it began.
+            The execution was not started, or its environment was closed before the execution began.
 
         Examples
         --------
@@ -773,40 +784,42 @@ class Run(Shown, FramedLog, Generic[R_co]):
         definition: DefinitionLike | None = None,
         plan: bool = False,
     ) -> Run[R_co] | ResumePlan:
-        """Resume the execution where its log ends; with a changed definition, at the first operation that would differ.
+        """Resume the execution where its log ends, or, with a changed definition, at the first operation that would
+        differ.
 
-        Returns at once; `wait` for the end. Completed steps do not run again. A failed or cancelled execution continues
-        at the step it stopped in. Without a `definition` it continues with the one it was started with; `bounds`
-        replace its bounds. One that has completed, or that this process runs already, is returned unchanged. A call
-        that returned a result that the log could not store leads to a question and is not made again, unless it is
-        idempotent.
+        This method returns at once; call `wait` to wait for the end. Completed steps do not run again. A failed or
+        cancelled execution continues at the step it stopped in. Without a `definition`, the execution continues with
+        the definition with which it was started. `bounds` replace its bounds. An execution that has completed, or that
+        this process already runs, is returned unchanged. If a call returned a result that the log could not store, a
+        person is asked for the result, and the call is not repeated unless it is idempotent.
 
-        With a `definition` a new execution of origin ``resume`` continues: it shares all events before the first
-        operation in which the definition differs, and reuses later results for the same requests. Completed calls
-        count, also if their function was edited since. The old execution does not change; if it had not ended, it is
-        cancelled first. While such a continuation has not ended, the same call returns it: two simultaneous calls, or
-        a call that is repeated after a crash, start only one.
+        With a `definition`, a new execution of origin ``resume`` continues the work. It shares all events before the
+        first operation in which the definition differs, and reuses later recorded results of the same requests. Results
+        of completed calls are reused even if their function was edited since. The old execution does not change, but it
+        is cancelled first if it had not ended. Until the new execution has ended, the same call returns it again. Two
+        simultaneous calls, or a call that is repeated after a crash, therefore start only one execution.
 
         Parameters
         ----------
         definition
-            ``new`` for the current definition of the workflow of that name, or a `Workflow` of that name.
+            ``new`` for the current definition of the workflow, or a `Workflow` with the same name.
         plan
-            With a `definition`: return only what would be reused and what would run, without a single call.
+            True to return only a plan of what would be reused and what would run. It needs a `definition`. No call is
+            made.
 
         Raises
         ------
         ExecutionNotFoundError
             The store has no such execution.
         ExecutionError
-            It was rolled back, or has a successor; with new `bounds`: it has completed, or this process runs it;
-            with a `definition`: it runs.
+            The execution was rolled back, or has a successor. With new `bounds`: the execution has completed, or this
+            process runs it. With a `definition`: the execution is running.
         SetupError
-            The definition makes the same calls as the log, is of another workflow, or takes other inputs.
+            The definition makes the same calls as the log, defines another workflow, or has other inputs.
         NotFoundError
-            No workflow of that name is defined.
+            No workflow with this name is defined.
         LeaseHeldError
-            Another process is running it.
+            Another process is running the execution.
 
         Examples
         --------
@@ -835,12 +848,12 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return self
 
     def signal(self, name: str, payload: Any = None, by: str | None = None) -> Self:
-        """Send a signal to the execution: a message from outside without a question. It is stored until a step receives
-        it.
+        """Send a signal to the execution: a message from outside that does not answer a question. The signal is stored
+        until a step receives it.
 
-        Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``. A signal that no
-        step has received when the execution completes or continues as a new one has no effect. An execution that fails
-        or is cancelled keeps the signal, and receives it if it is resumed.
+        Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``. If no step has
+        received the signal when the execution completes or continues as a new execution, the signal has no effect. If
+        the execution fails or is cancelled, the signal stays stored, and is received when the execution is resumed.
 
         If another process drives the execution, this method returns as soon as the signal is stored. If the execution
         ends afterwards without the signal, the sender gets no error. `refresh` shows whether it has ended.
@@ -850,7 +863,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         payload
             Plain data.
         by
-            Who sends it; by default the user of this process.
+            Name of the sender; by default the user of this process.
 
         Raises
         ------
@@ -866,21 +879,21 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Cancel the execution: stop its paths and wait for them, roll back its effects, then end it as cancelled.
 
         Its child executions are cancelled with it: before the rollback if there is one, otherwise after the end of this
-        execution. `wait` waits for them too: before a rollback without a limit, otherwise at most 5 seconds for each
-        round of cancellations, because a function that blocks its thread cannot be interrupted. A pending execution
-        ends as cancelled without starting; its start key stays free. A cancelled execution can be resumed, unless all
-        its effects were rolled back. During a rollback, another `cancel` has no effect. Without a reason, the log has
-        the name of the person who cancelled it.
+        execution. `wait` waits for the child executions too. Before a rollback it waits without a limit. Otherwise it
+        waits at most 5 seconds for each round of cancellations, because a function that blocks its thread cannot be
+        interrupted. A pending execution ends as cancelled without starting; its start key stays free. A cancelled
+        execution can be resumed, unless all its effects were rolled back. During a rollback, another `cancel` has no
+        effect. Without a reason, the log has the name of the person who cancelled it.
         """
         self._control.request_cancel(self.id, reason)
         return self
 
     def pause(self, reason: str = "") -> Self:
-        """Start no further operations until the execution is resumed. Returns this execution at once; `wait` until it
-        has stopped.
+        """Start no further operations until the execution is resumed. This method returns the execution at once; call
+        `wait` to wait until the execution has stopped.
 
-        Calls that must not be repeated are awaited. Other calls are aborted and repeated later. An execution in a queue
-        that is not driven at present is paused as well: workers ignore it.
+        Running calls that must not be repeated are completed. Other running calls are aborted, and repeated later. An
+        execution that waits in a queue can be paused as well: workers then skip it.
         """
         self._control.request_pause(self._driver, reason)
         return self
@@ -901,7 +914,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         Raises
         ------
         ExecutionError
-            It has completed, or cannot continue.
+            The execution has completed, or cannot continue.
         SetupError
             The strategy does not exist, or no failed step can be skipped.
         """
@@ -913,25 +926,28 @@ class Run(Shown, FramedLog, Generic[R_co]):
         change: Change | Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> Run[R_co]:
-        """Start a run that shares the events of this one up to a point, and then continues with calls that really run.
+        """Start a run that shares the events of this run up to a point, and then continues with real calls.
 
-        Nothing is copied, and this run does not change. Its calls that were running are made again, its open
-        questions are asked in both. Functions are the current ones. With a `key` it is started once, as by `start`.
+        No events are copied, and this run does not change. Calls that were running at that point are made again, and
+        open questions are asked in both runs. The fork uses the current functions. With a `key`, the fork is started
+        only once, as by `start`.
 
         Parameters
         ----------
         at
-            The last shared event. Events that follow from one rule are not separated, and an end is not shared.
-            Without it: before what changes, else at the end; in a completed execution, the latest event from which on
-            the change has an effect.
+            Number of the last shared event. Events that were recorded together are not separated, and the event that
+            ends an execution is not shared. By default, the fork begins just before the changed part, or at the end of
+            the log if nothing changes. In a completed execution, it begins at the latest event after which the change
+            has an effect.
         change
-            What differs from there on (`divebook.engine.forks.Change`): ``{"variables": {"x": 1}}``, ``inputs``,
-            ``results`` by operation, ``answers`` by question, ``prompts`` by step, ``model``, ``definition``.
+            Differences of the fork after this event (`divebook.engine.forks.Change`): ``{"variables": {"x": 1}}``,
+            ``inputs``, ``results`` by operation, ``answers`` by question, ``prompts`` by step, ``model``,
+            ``definition``.
 
         Raises
         ------
         SetupError
-            The event does not exist, or the state there does not contain what is to be changed.
+            The event does not exist, or the state at the event does not contain the value to be changed.
         InputError
             A changed input has another type than its workflow declares.
         InterruptError
@@ -963,22 +979,24 @@ class Run(Shown, FramedLog, Generic[R_co]):
     ) -> WhatIf | RepeatedWhatIf | Plan:
         """Run the execution again with one change, taking results from its log where possible. Return the comparison.
 
-        The execution itself does not change. Operations are answered with the change, with a recorded result of the
-        same call, that of the same place first, and else by their kind: scripts are computed, sleeps skipped, clock and
-        chance continue from the recorded values, questions have their recorded answers or wait, models are called.
-        The outcome of another workflow is replayed as a whole; with other inputs it is a what-if itself. Each what-if
-        is an execution of origin ``what-if``; `resume` continues one whose process ended.
+        The execution itself does not change. The result of an operation comes from the change, or else from the
+        recorded result of the same call (first of the call at the same place). If neither exists, the kind of operation
+        decides: scripts are computed, sleeps are skipped, the clock and random numbers continue from the recorded
+        values, questions get their recorded answers or wait, and models are called. The recorded outcome of a child
+        workflow is reused as a whole; if its inputs differ, it becomes a what-if itself. Each what-if is an execution
+        of origin ``what-if``. If its process ended, `resume` continues it.
 
         Parameters
         ----------
         change
-            What differs, as for `Change`: ``{"inputs": {"city": "Bonn"}}``; nothing by default.
+            The change, with the fields of `Change`: ``{"inputs": {"city": "Bonn"}}``. By default, nothing is changed.
         at
-            The event after which it differs; by default where the change has its whole effect.
+            Number of the event after which the change applies; by default the point at which the change has its full
+            effect.
         repeat
-            Number of what-ifs, returned as a list. Results can differ if models are called.
+            Number of what-ifs to run. They are returned as a list. Their results can differ if models are called.
         plan
-            Return only what would be taken from the log and what would run again, without a single call.
+            True to return only a plan of what would be taken from the log and what would run. No call is made.
         options
             `WhatIfOptions`: ``tools`` and ``bounds``.
 
@@ -987,29 +1005,30 @@ class Run(Shown, FramedLog, Generic[R_co]):
         ReplayMismatchError
             Even without a change, a replay does not reproduce the log.
         SetupError
-            What is to be changed does not exist.
+            The value to be changed does not exist.
         """
         return self._environment.internals.variants.what_if(self.id, change, at, repeat, options, plan=plan)
 
     def try_step(
         self, step: str, changes: StepChanges = None, *, times: int = 1, **options: Unpack[TrialOptions]
     ) -> StepTrial:
-        """Run one step of the execution again from the state that it had, and return the new results and the recorded
-        result.
+        """Run one step of the execution again from the recorded state at its start. Return the new results and the
+        recorded result.
 
-        In a workflow function, which is one step, `step` can also be an agent that its code calls: it is called again
-        with the recorded prompt, which the key ``Prompt`` can name as ``${state.asked}``; `visit` selects the call.
+        A workflow function is a single step. For such a workflow, `step` can also be the name of an agent that the
+        function calls. The agent is then called again with the recorded prompt, which the key ``Prompt`` can use as
+        ``${state.asked}``. `visit` selects the call.
 
         The execution does not change. Each try is an execution of origin ``trial`` that shares the events before the
-        step and ends after it; `resume` continues one whose process ended. Models are called; actions and tools have
-        the recorded result of the same call, and else do not run; questions have their recorded answers or wait. A
-        failure is not caught, and is the result of the try.
+        step and ends after the step. If its process ended, `resume` continues it. Models are called. Actions and tools
+        return the recorded result of the same call, and do not run if there is none. Questions get their recorded
+        answers or wait. If the step fails, error handlers are ignored, and the failure is the result of the try.
 
         Parameters
         ----------
         changes
-            Keys of the step in place of its own, as in a definition: ``{"Prompt": "Shorter: ${state.text}"}``, or
-            as YAML; or a function from the workflow to the one with the changed step.
+            Keys that replace keys of the step, as in a definition: ``{"Prompt": "Shorter: ${state.text}"}``, or the
+            same as YAML text. Or a function that receives the workflow and returns the workflow with the changed step.
         times
             Number of tries.
         options
@@ -1018,9 +1037,10 @@ class Run(Shown, FramedLog, Generic[R_co]):
         Raises
         ------
         NotFoundError
-            The workflow has no such step; the run had no such variable or input as it entered it.
+            The workflow does not have the step, or the run did not have a changed variable or input at the start of the
+            step.
         SetupError
-            The run never entered it, or not so often; `times` is less than one.
+            The run has not entered the step, or not as often as `visit` requires. Or `times` is less than 1.
         DefinitionError
             The changed keys do not fit.
         """
@@ -1035,28 +1055,29 @@ class Run(Shown, FramedLog, Generic[R_co]):
     def run_again(self, *, plan: bool = False, **options: Unpack[StartOptions]) -> Run[R_co] | ResumePlan:
         """Start a new execution with the current definition and the inputs of this one. Recorded results are reused.
 
-        The new execution shares the longest beginning that the definition, its agents and its functions would repeat.
-        After that no call is repeated whose result is recorded, unless a function that it called was edited. This
-        one may have completed; if it had not ended, it is cancelled first.
+        The new execution shares the events at the beginning of the log that the current definition, agents and
+        functions would repeat unchanged. After that, recorded results of the same calls are reused, unless a function
+        that a call runs was edited. This execution may have completed. If it has not ended, it is cancelled first.
 
         Parameters
         ----------
         plan
-            Return only what would be reused and what would run, without a single call.
+            True to return only a plan of what would be reused and what would run. No call is made.
         options
             As for `start`.
 
         Raises
         ------
         ExecutionError, SetupError, NotFoundError, LeaseHeldError
-            As `resume` does with a definition.
+            As raised by `resume` with a definition.
         """
         return self._environment.internals.variants.run_again(self.id, options, plan=plan)
 
     def again(self) -> Run[R_co]:
-        """Start a new execution with the same inputs and start options, and the current definition. Returns at once.
+        """Start a new execution with the same inputs and start options, and the current definition. This method returns
+        at once.
 
-        No recorded result is used; `run_again` uses them.
+        Recorded results are not used; `run_again` uses them.
         """
         return self._environment.internals.variants.start_over(self.id)
 
@@ -1094,8 +1115,8 @@ class Run(Shown, FramedLog, Generic[R_co]):
     ) -> Self:
         """Change tags, note and labels of a run of any status by appending one event.
 
-        The annotation has no effect on the execution, and one that has ended stays ended. If another process drives it,
-        that process writes the event.
+        The annotation has no effect on the execution: an execution that has ended stays ended. If another process
+        drives the execution, that process writes the event.
 
         Parameters
         ----------
@@ -1146,16 +1167,17 @@ class Run(Shown, FramedLog, Generic[R_co]):
     def verify(self, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
         """Replay a definition against the log, and report the first difference. No external call is made.
 
-        Scripts, templates and conditions are computed again; every operation is answered from the log. Events are equal
-        byte for byte, in each path and concurrent call, except for values of the clock, of prices or of chance outside
-        an operation: delays, expiries, reservations, durations.
+        Scripts, templates and conditions are computed again, and all other operations get their results from the log.
+        Events are equal byte for byte, in each path and concurrent call, except for values of the clock, of prices or
+        of chance outside an operation: delays, expiries, reservations, durations.
 
         Parameters
         ----------
         definition
-            By default the one in the log. Functions and agents are those of this environment.
+            Workflow to verify; by default the definition in the log. Functions and agents are those of this
+            environment.
         any_code
-            Functions may have changed: only what they do counts.
+            True if functions may have been edited. Only their behaviour is then compared, not their code.
         """
         from divebook.replay.verify import verified
 
@@ -1168,7 +1190,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         Raises
         ------
         NotFoundError
-            It has used no such workspace, or none whose files are stored.
+            The run has not used this workspace, or no workspace whose files are stored.
         """
         from divebook.replay.files import KeptFiles
 
@@ -1251,10 +1273,11 @@ class Run(Shown, FramedLog, Generic[R_co]):
         )
 
     def to_test(self, file: str | Path | None = None, *, overwrite: bool = False) -> Path:
-        """Write the run as a test for pytest, with its log and definition beside it; return the path.
+        """Write the run as a test for pytest, with files of its log and definition next to the test. Return the path of
+        the test.
 
-        The test needs neither key nor network. It fails at the first difference from the log, and names event, step and
-        line. The default is ``test_NAME.py`` in the current folder. Secrets are removed.
+        The test needs neither API keys nor a network. It fails at the first difference from the log, and names the
+        event, step and line. The default is ``test_NAME.py`` in the current folder. Secrets are removed.
         """
         from divebook.export.pytest import write_test
 
@@ -1270,8 +1293,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
         Raises
         ------
         ExecutionError
-            The execution cannot move: it has ended in another way, it has an answer or a signal that is not in its log
-            yet (also one that arrives during the move), it waits for a child, or its parent waits for it.
+            The execution cannot move, because it has already ended, because it waits for a child execution, because its
+            parent waits for it, or because an answer or a signal for it is not in its log yet. This includes answers
+            and signals that arrive during the move.
         LeaseHeldError
             A process drives the execution that is to move.
         """
@@ -1290,8 +1314,8 @@ class Run(Shown, FramedLog, Generic[R_co]):
 class RunUsage(NamedTuple):
     """Consumption of the model calls of a run.
 
-    Money is in US dollars everywhere in the public API: a float here, in DataFrames and in results of replay, and an
-    exact `decimal.Decimal` in `Bounds`. Only the log counts nanodollars, whose sums are exact.
+    Costs are in US dollars everywhere in the public API. They are floats here, in DataFrames and in results of replay,
+    and exact `decimal.Decimal` numbers in `Bounds`. Only the log has integers in nanodollars, so that sums are exact.
     """
 
     requests: int = 0
@@ -1381,7 +1405,7 @@ class RunInternals:
             return f"{status}, {held_up}"
         if status != catalog.WAITING:
             return status
-        first, *more = waits_for(self._run.state, self._driver.questions.values()) or ["a time"]
+        first, *more = waits_for(self._run.state, self._driver.questions.values()) or ["a point in time"]
         return one_line(shared().text(f"waiting for {first}"), MAX_STANDING) + (
             f", and {len(more)} more" if more else ""
         )

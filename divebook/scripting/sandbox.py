@@ -241,8 +241,11 @@ def _installed_program() -> str | None:
 # --- calls from the sandbox to the host -----------------------------------------------------------------------------
 
 
-_REFUSED = "scripts are sandboxed: {name} is not available; read text with documents.get(path), write it with an action"
-_NO_HOST = "the clock, chance and documents are not available here"
+_REFUSED = (
+    "scripts are sandboxed: {name} is not available; read documents with documents.get(path), and write files with an "
+    "action"
+)
+_NO_HOST = "the clock, random numbers and documents are not available here"
 
 
 class HostAnswers:

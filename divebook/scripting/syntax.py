@@ -69,7 +69,7 @@ _FOREIGN = (
     (re.compile(r"\|\|"), "write 'or' instead of '||'"),
     (re.compile(r"!(?!=)"), "write 'not x' instead of '!x'"),
     (re.compile(r"\?.*:"), "write 'a if c else b' instead of 'c ? a : b'"),
-    (re.compile(r"\$\("), "'$(' may only open the whole text"),
+    (re.compile(r"\$\("), "'$(' is valid only at the start of the whole string"),
 )
 # A string or comment. Group 1 is the prefix of a string, such as ``f`` or ``rb``.
 _STRING_OR_COMMENT = re.compile(
@@ -227,7 +227,7 @@ def check_expression(tree: ast.AST) -> None:
     for node in ast.walk(tree):
         reason = _refusal(node)
         if isinstance(node, ast.Lambda) and id(node) not in allowed_lambdas:
-            reason = "a lambda may only be the key= of a call or the function given to map or filter"
+            reason = "a lambda is allowed only as the argument key= or as the function passed to map or filter"
         if reason:
             raise ScriptSyntaxError(reason, getattr(node, "lineno", None))
 
@@ -239,7 +239,7 @@ def _check_texts(tree: ast.AST) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and not _is_unicode(node.value):
             raise ScriptSyntaxError(
-                f"the text {node.value!a} holds half of a surrogate pair (line {node.lineno}); "
+                f"the text {node.value!a} contains half of a surrogate pair (line {node.lineno}); "
                 "write the whole character",
                 node.lineno,
             )
@@ -260,7 +260,8 @@ def _check_targets(tree: ast.AST) -> None:
         for name in ast.walk(target):
             if isinstance(name, ast.Name) and name.id in BUILTINS and isinstance(name.ctx, ast.Store):
                 raise ScriptSyntaxError(
-                    f"a comprehension cannot use the name {name.id!r} of Python's own; call it {name.id}_ instead",
+                    f"a comprehension cannot assign to {name.id!r}, a built-in name; call the variable {name.id}_ "
+                    "instead",
                     name.lineno,
                 )
 
@@ -272,7 +273,7 @@ def _refusal(node: ast.AST) -> str | None:
     expression itself has built may change.
     """
     if isinstance(node, ast.NamedExpr):
-        return f"':=' assigns a name, and expressions cannot keep anything; {_NO_CHANGES}"
+        return f"':=' assigns a variable, which expressions cannot do; {_NO_CHANGES}"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING_METHODS:
         name = _root_of(node.func.value)
         return None if name is None else f"{ast.unparse(node.func)}() changes {name!r}; {_NO_CHANGES}"
@@ -281,10 +282,10 @@ def _refusal(node: ast.AST) -> str | None:
     ):
         return "await and yield are not available in an expression"
     if isinstance(node, ast.Attribute) and node.attr.startswith("__"):
-        return f"attribute {node.attr!r} is not available: names that begin with '__' are Python's own"
+        return f"attribute {node.attr!r} is not available: names that begin with '__' are reserved for Python"
     # Names such as ``__import__`` and those of the prelude's helpers.
     if isinstance(node, ast.Name | ast.arg) and _name_of(node).startswith("__"):
-        return f"name {_name_of(node)!r} is not available: names that begin with '__' are Python's own"
+        return f"name {_name_of(node)!r} is not available: names that begin with '__' are reserved for Python"
     return None
 
 
@@ -336,7 +337,7 @@ def check_script(tree: ast.AST, shadowed: frozenset[str]) -> None:
     for node in _outside_functions(tree):
         # The parser accepts ``return`` outside a function. Only a compiler refuses it.
         if isinstance(node, ast.Return):
-            advice = "end the script with the value instead: its last expression is the result"
+            advice = "end the script with the value instead, because the last expression is the result"
             raise ScriptSyntaxError(f"'return' outside a function (line {node.lineno}); {advice}", node.lineno)
     for node in ast.walk(tree):
         line = getattr(node, "lineno", None)
@@ -345,12 +346,15 @@ def check_script(tree: ast.AST, shadowed: frozenset[str]) -> None:
         # but never refuses a valid script.
         if root in READ_ONLY and root not in shadowed:
             raise ScriptSyntaxError(
-                f"a script cannot change {root!r} (line {line}); return the value and name it in the step's Store", line
+                f"a script cannot change {root!r} (line {line}); return the value, and set Store in the step to store "
+                "the value in a variable",
+                line,
             )
         if isinstance(node, ast.Name | ast.arg) and _name_of(node) in HELPERS:
             raise ScriptSyntaxError(f"name {_name_of(node)!r} is reserved (line {line})", line)
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
-            raise ScriptSyntaxError(f"'from {node.module} import *' is not available; name what you need", line)
+            message = f"'from {node.module} import *' is not available; import the names that you need"
+            raise ScriptSyntaxError(message, line)
 
 
 def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
@@ -1224,8 +1228,8 @@ def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: i
     elif isinstance(value, Mapping):
         kind = "mapping"
     return (
-        f"{message}; {place}, a {kind} of {len(value):,}, is the largest value it looks at: "
-        f"give it whole to an action or a step, as $({place}), or make what the script needs of it there"
+        f"{message}; {place}, a {kind} of {len(value):,}, is the largest value that the code reads: "
+        f"pass the whole value to an action or a step with $({place}), and compute there what the script needs"
     )
 
 

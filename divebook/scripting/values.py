@@ -98,7 +98,8 @@ def sendable(value: Any, path: str) -> Any:
     if isinstance(value, (*_ATOMS, date, time)) or type(value).__module__ in ("datetime", "decimal", "_decimal"):
         return value
     raise ScriptError(
-        f"{path} is a {type(value).__name__}, which scripts cannot take; keep text, numbers, lists and dicts instead"
+        f"{path} is a {type(value).__name__}, which scripts cannot read; store strings, numbers, lists and dicts "
+        "instead"
     )
 
 

@@ -93,7 +93,8 @@ class WorkflowServer:
     Parameters
     ----------
     wait
-        Seconds after which a call returns the id of its execution, which continues.
+        Maximum number of seconds that a call waits for its execution. After that, the call returns the id of the
+        execution, which continues.
 
     Attributes
     ----------
@@ -103,9 +104,9 @@ class WorkflowServer:
     Raises
     ------
     SetupError
-        Two workflows would be tools of the same name.
+        Two workflows would become tools with the same name.
     StoreError
-        The key beside the store cannot be used.
+        The key file next to the store cannot be used.
     """
 
     def __init__(self, environment: Environment, *, wait: float = WAIT) -> None:
@@ -179,7 +180,7 @@ class WorkflowServer:
         """
         execution = self._environment.run_of(execution_id)
         if execution.workflow.name not in {workflow.name for workflow in self._workflows.values()}:
-            raise DivebookError(f"execution {execution_id} is not one of a workflow that this server offers")
+            raise DivebookError(f"execution {execution_id} belongs to a workflow that this server does not offer")
         return execution
 
     def _list_open(self) -> CallToolResult:
@@ -464,7 +465,9 @@ def key_beside(location: str) -> bytes:
     try:
         return _create_key(path) if not path.exists() else _read_key(path)
     except OSError as error:
-        raise StoreError(f"the key of the MCP server at {path} cannot be used: {error}; make it accessible") from error
+        raise StoreError(
+            f"the key file of the MCP server, {path}, cannot be read or written: {error}; check its permissions"
+        ) from error
 
 
 def _create_key(path: Path) -> bytes:
@@ -478,7 +481,10 @@ def _create_key(path: Path) -> bytes:
 def _read_key(path: Path) -> bytes:
     key = path.read_bytes()
     if len(key) != _LENGTH:
-        raise StoreError(f"{path} is not a key of an MCP server: {len(key)} bytes instead of {_LENGTH}; delete it")
+        raise StoreError(
+            f"{path} is not a key file of an MCP server, because it has {len(key)} bytes instead of {_LENGTH}; "
+            "delete the file"
+        )
     return key
 
 
@@ -519,7 +525,9 @@ def tool_names(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
         elif name in by_name:
             other = by_name[name].name
         if other is not None:
-            raise SetupError(f"workflows {workflow.name!r} and {other!r} would both be the tool {name!r}; rename one")
+            raise SetupError(
+                f"workflows {workflow.name!r} and {other!r} would have the same tool name {name!r}; rename one of them"
+            )
         by_name[name] = workflow
     return by_name
 
@@ -716,7 +724,7 @@ def address_of(text: str) -> tuple[str, int]:
     """
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdigit() and int(port) < 2**16):
-        raise SetupError(f"{text!r} is not an address: write HOST:PORT, such as 127.0.0.1:8000")
+        raise SetupError(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:8000")
     return host.strip("[]"), int(port)
 
 
@@ -725,11 +733,11 @@ def require_token(host: str, token: str | None) -> None:
     connect.
     """
     if token is not None and len(token) < _LEAST_TOKEN:
-        raise SetupError(f"the token has {len(token)} characters: use at least {_LEAST_TOKEN}")
+        raise SetupError(f"the token has only {len(token)} characters; use at least {_LEAST_TOKEN}")
     if token is None and not _is_here(host):
         raise SetupError(
-            f"{host} can be reached from other machines, so anyone there could run these workflows: pass a --token, "
-            "such as env://DIVEBOOK_MCP_TOKEN, or serve 127.0.0.1"
+            f"{host} can be reached from other machines, so anyone could run these workflows; pass a token, such as "
+            "--token env://DIVEBOOK_MCP_TOKEN, or use the address 127.0.0.1"
         )
 
 
@@ -777,10 +785,10 @@ async def _require_free(host: str, port: int) -> None:
     try:
         server = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
     except OSError as error:
-        cause = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror
+        cause = "another program uses this address" if error.errno == errno.EADDRINUSE else error.strerror
         raise SetupError(
-            f"{host}:{port} cannot be served: {cause}: pass --http an address of this machine with a free port, such "
-            "as 127.0.0.1:0 for any free port"
+            f"the server cannot listen on {host}:{port}: {cause}; pass an address of this machine with a free port, "
+            "such as --http 127.0.0.1:0 for any free port"
         ) from error
     server.close()
 

@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Action(UserFunction):
-    """Python function that is registered under a name, by which the steps of definitions call it.
+    """Python function with a name, by which steps in definitions call the function.
 
     A coroutine function runs on the engine's event loop. Any other function runs in a thread, so that it may block, or
     in the named executor. If it has a parameter ``idempotency_key``, it receives a string that is the same for every
@@ -71,7 +71,7 @@ def action(
     workspace: str | None = None,
 ) -> F | Callable[[F], F]:
     """Register a function as an action of all environments of this process. A later action with the same name replaces
-    an earlier action.
+    the earlier action.
 
     Parameters
     ----------
@@ -82,10 +82,10 @@ def action(
     timeout
         Time limit of a call in seconds. A call that exceeds the limit fails with a TimeoutError.
     idempotent
-        True if two calls have the same effect as one, for example because the function only reads. If a process died
-        during a call, an idempotent action is called again. For any other action, a person is asked. An idempotent
-        call may begin before the log has its start, at most 16 calls ahead of the log and at most 10 ms after the
-        oldest of them, as for ``@step``.
+        True if two calls have the same effect as one, for example because the function only reads. If a process dies
+        during a call, an idempotent action is called again. For any other action, a person is asked. As with ``@step``,
+        an idempotent call may begin before its start is in the log, at most 16 calls and at most 10 ms ahead of the
+        log.
     approval
         True if a person must approve every call before it is made. The person may change the parameters.
     executor

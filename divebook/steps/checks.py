@@ -126,7 +126,7 @@ def check_agent(agent: Agent, toolkit: AgentToolkit, environment_tools: OurTools
     definition = agent.definition
     for name in definition.tool_config:
         if name not in definition.tools:
-            raise SetupError(f"ToolConfig of agent {agent.name} names {name}, which is not among its Tools: add it")
+            raise SetupError(f"ToolConfig of agent {agent.name} has options for {name}, which is not in Tools: add it")
     # Called only for the errors that they raise.
     toolkit.subordinates_for(definition)
     toolkit.servers_for(definition)
@@ -216,7 +216,7 @@ def check_model(model: Any, whose: str, store: EventStore) -> None:
     elif provider not in DEFAULT_MODELS and not is_known_provider(provider):
         similar = nearest(provider, DEFAULT_MODELS)
         advice = f"did you mean {similar}:{name}?" if similar else f"use one of pydantic-ai's, such as openai:{name}"
-        raise SetupError(f"{whose}: there is no model provider {provider!r}, which {model!r} names; {advice}")
+        raise SetupError(f"{whose}: there is no model provider {provider!r}, used in {model!r}; {advice}")
 
 
 # --- code problems ---------------------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ class Naming:
     def _no_input(self, name: str) -> tuple[str, str] | None:
         if name in self._inputs:
             return None
-        existing = f"there is {', '.join(self._inputs)}" if self._inputs else "it has none"
+        existing = f"its inputs are {', '.join(self._inputs)}" if self._inputs else "it has none"
         return f"the workflow has no input {name!r}", did_you_mean(
             name, self._inputs
         ) or f"{existing}; add it to Inputs"
@@ -319,7 +319,9 @@ class Naming:
         setters = self._setters.get(name, ())
         if not setters:
             existing = (
-                f"steps set {', '.join(sorted(self._setters))}" if self._setters else "write Store in an earlier step"
+                f"the steps set {', '.join(sorted(self._setters))}"
+                if self._setters
+                else "write Store in an earlier step"
             )
             return f"no step sets state.{name}", did_you_mean(name, self._setters) or existing
         # A script may read variables that it sets itself. The order inside of a script is not checked.

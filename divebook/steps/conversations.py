@@ -177,18 +177,18 @@ class Thread:
         return [*self._threads.lines(self.id)]
 
     def branch(self, at: int, id: str | None = None) -> Thread:
-        """Create a thread that continues after the first `at` turns of this thread; return the new thread. This thread
-        stays unchanged.
+        """Create a thread that begins with the first `at` turns of this thread; return the new thread. This thread does
+        not change.
 
         Parameters
         ----------
         id
-            Id of the new thread. By default ``ID@AT``, so that the same branch always gets the same id. The id of
-            another thread is an error.
+            Id of the new thread. By default ``ID@AT``, so that the same branch always gets the same id. An id that
+            another thread already has is an error.
         """
         turns = self._threads.line(self.id).turns
         if not 0 <= at <= len(turns):
-            raise SetupError(f"thread {self.id} has {len(turns)} turns; at is 0 to {len(turns)}, not {at!r}")
+            raise SetupError(f"thread {self.id} has {len(turns)} turns; at must be from 0 to {len(turns)}, not {at!r}")
         # "~" marks branches, so it is replaced in the id of a new thread.
         name = id or f"{self.id.replace(_BRANCH, '-')}@{at}"
         chunks = [chunk for _, chunk, _ in turns[:at]]
@@ -197,16 +197,15 @@ class Thread:
         existing = self._threads.lines(name).get(name)
         if existing is None or (existing.keys and key not in existing.keys):
             raise SetupError(
-                f"the continuation after turn {at} of thread {self.id} cannot be called {name!r}, which is another "
-                "thread: choose an unused id, or none"
+                f"the continuation after turn {at} of thread {self.id} cannot have the id {name!r}, because another "
+                "thread has it: choose an unused id, or leave it out"
             )
         # The copied turns are the first entry of the new thread, which follows no other entry.
         self._threads.write(name, key, {AFTER: None, CHUNKS: chunks}, self._by)
         return Thread(name, self._threads, self._by)
 
     def trim(self, keep: int) -> Thread:
-        """Limit the history of later turns: they begin with only the messages of the latest `keep` turns. Return this
-        thread.
+        """Limit the history that later turns receive to the messages of the latest `keep` turns. Return this thread.
 
         The earlier messages remain in the logs of their runs.
         """
@@ -272,12 +271,12 @@ class ConversationStore:
 
 
 class Threads(Mapping[str, Thread]):
-    """Threads of a store by id, also branches (``ID~2``). A thread exists once it has messages.
+    """Threads of a store by id, including branches (``ID~2``). A thread exists as soon as it has messages.
 
     Parameters
     ----------
     by
-        Recorded as the author of branches and trims.
+        Name of the person who is recorded as the author of branches and trims.
     """
 
     def __init__(self, threads: ConversationStore, by: str) -> None:
@@ -304,7 +303,9 @@ class ThreadTurn(NamedTuple):
     """One turn of a thread, or the messages that `Thread.branch` copied from another thread."""
 
     key: str
-    """Key of its entry. For a turn of an agent it names execution and place."""
+    """Key of the turn in the conversation. For a turn of an agent, the key contains the execution id and the place of
+    the turn.
+    """
     messages: Sequence[Mapping[str, Any]]
     """Messages in pydantic-ai's JSON form."""
     by: str

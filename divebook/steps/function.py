@@ -168,8 +168,8 @@ CallInWorkspace = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
 
 class WorkspaceHandle:
-    """Workspace for use in a workflow function: files, a shell, and copying of changes. Each method call is a recorded
-    operation.
+    """Handle of a workspace in a workflow function. It reads and writes files, runs shell commands, and copies changes
+    back. Each method call is a recorded operation.
 
     Examples
     --------
@@ -198,7 +198,7 @@ class WorkspaceHandle:
         Parameters
         ----------
         timeout
-            Time limit. The default is that of the workspace.
+            Time limit of the command; by default the time limit of the workspace.
         cwd
             Working folder of the command.
         check
@@ -237,9 +237,10 @@ class WorkspaceHandle:
         """Copy changed files from the workspace to the folder that the workspace was copied from. A person chooses the
         files.
 
-        The files are written as they were shown, even if the workspace has changed since. The result has the paths that
-        were ``written``, were ``there`` already, and were ``left`` unchanged. Hidden files and version-control metadata
-        (``.git``) are left, unless `paths` or the person names them.
+        The files are written as they were shown to the person, even if the workspace has changed since. The result has
+        three lists of paths: ``written`` (copied now), ``there`` (already equal in the folder), and ``left`` (not
+        copied). Hidden files and version-control metadata (``.git``) are not copied, unless `paths` or the person names
+        them.
 
         Parameters
         ----------
@@ -315,8 +316,9 @@ class Context:
     """First parameter of a workflow function: access to time, randomness, people, agents and other workflows.
 
     Each call is made once and then answered from the log, so that the function has the same results whenever it runs
-    again. The key of a call in the log is assigned when the call is made, not when it ends. Clocks and races of asyncio
-    are refused in the function's code (`divebook.runtime.waiting`); recorded calls may use them.
+    again. The key of a call in the log is assigned when the call is made, not when it ends. The function's own code
+    must not use clocks or races of asyncio, such as ``asyncio.sleep`` or ``asyncio.as_completed``; such a call raises
+    an error (`divebook.runtime.waiting`). Steps and other recorded calls may use them.
     """
 
     def __init__(
@@ -437,7 +439,7 @@ class Context:
         answer
             Type of the answer: a type, for example a pydantic model, or a JSON schema.
         expires_in, default
-            Duration after which the question can no longer be answered, and the answer that holds then.
+            Duration after which the question expires, and the answer that is used in this case.
 
         Raises
         ------
@@ -675,8 +677,8 @@ class Context:
         """Await several calls concurrently; return a list of their results in the order of the arguments.
 
         The first failure cancels the other calls and is raised. With `return_exceptions`, errors are items of the
-        result instead. A call that waits for an answer does not delay the others. Calls with a rollback end before the
-        failure is raised.
+        result instead. A call that waits for an answer does not delay the others. Before the failure is raised,
+        divebook waits for running calls that have a rollback.
         """
         self._tasks.require_place("ctx.gather()")
         require_calls(calls)
@@ -754,7 +756,8 @@ class Context:
     ) -> NoReturn:
         """End this execution and start a successor: a new execution of the same workflow with an empty log.
 
-        For workflows that run for ever: a log is read and folded whenever its execution is resumed.
+        Use this in workflows that run for ever. Whenever an execution is resumed, its whole log is read, so the log
+        must not grow without limit.
 
         Parameters
         ----------
@@ -786,13 +789,14 @@ class Context:
     def agent(self, agent: str) -> AgentHandle[Any]: ...
     @suggest_arguments
     def agent(self, agent: Agent[Any] | str) -> AgentHandle[Any]:
-        """Return a handle of an agent, which asks it: ``await ctx.agent("critic").run("Is this good? ...")``.
+        """Return a handle for sending prompts to an agent: ``await ctx.agent("critic").run("Is this good? ...")``.
 
         Parameters
         ----------
         agent
-            Name of an agent of the environment, or the agent. The environment must have it, so that any process can
-            continue the execution; the object lets type checkers know the type of its answers.
+            Name of an agent of the environment, or the agent object itself. The agent must be registered in the
+            environment, so that any process can continue the execution. If you pass the object, type checkers know the
+            type of the answers.
         """
         name = agent.name if isinstance(agent, Agent) else agent
 
@@ -1003,7 +1007,8 @@ class AgentHandle(Generic[Output]):
             Type of the answer, in place of the agent's `output`: a pydantic model, a dataclass or another type, or a
             JSON schema. By default the answer has the type of the agent's `output`, or is a string.
         deps
-            Value of ``ctx.deps`` for its tools and capabilities, in place of that of the agent.
+            Value of ``ctx.deps`` for the agent's tools and capabilities, in place of the value that the agent was
+            created with.
         thread
             Id of the conversation that the turn continues, over several runs: see `Environment.threads`.
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast, get_args
 
 from divebook.engine.inbox import Message, child_ended
-from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
+from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow, unknown_status
 from divebook.errors import (
     CorruptStoreError,
     FencedError,
@@ -106,11 +106,15 @@ class Batch:
     None leaves it unchanged. A terminal status is ignored, since only events end an execution.
     """
     wake_at: int | None = None
-    """Time in microseconds at which a waiting execution continues by itself (timer, expiring question), or None."""
+    """Time in microseconds since 1970 at which a waiting execution continues by itself (timer, expiring question), or
+    None.
+    """
     taken: int = 0
     """Number of the last message that is in the log. A number below the recorded one has no effect."""
     durability: Durability | None = None
-    """Durability of the batch; for a first batch also that recorded for the execution. None: the store's default."""
+    """Durability of the batch. The durability of the first batch is also recorded for the execution. None means the
+    default of the store.
+    """
     is_heavy: bool = False
     """True if large values are searched before encoding. This only saves time: large values are detected without it."""
     again: bool = False
@@ -118,17 +122,20 @@ class Batch:
     source: str | None = None
     """For the first batch of a fork: id of the source, whose events up to `expected_sequence` the new log shares."""
     parent: str | None = None
-    """Id of the parent execution. If the batch ends the execution, the store posts the parent a signal in the same
-    transaction, unless the parent is unknown or has ended. The parent may wait without being driven; if the process
-    died between the two, nothing would wake it."""
+    """Id of the parent execution. If the batch ends the execution, the store posts a signal to the parent in the same
+    transaction, unless the parent is unknown or has ended. The parent may wait without being driven. If the signal were
+    posted in a later transaction and the process died in between, nothing would wake the parent.
+    """
     last_message: int | None = None
     """Number of the newest message to the execution that the writer has read; 0 if it has read none. If the inbox has a
     later message, the store refuses the batch with `UnreadMessageError`, in the transaction that would write it.
 
-    For a batch after which nothing reads the inbox any more. None, the default, makes no such condition."""
+    Use this for a batch after which nothing reads the inbox any more. None, the default, means no such condition.
+    """
     is_checked: bool = False
-    """True if the records were made by the journal of the engine, which numbers them and checks their places: the store
-    then checks only their payloads."""
+    """True if the records come from the journal of the engine, which numbers them and checks their places. The store
+    then checks only their payloads.
+    """
 
     @property
     def last_sequence(self) -> int:
@@ -266,10 +273,13 @@ class Appending(NamedTuple):
     """
 
     finish: Callable[[], list[Refusal | None]]
-    """Function that returns the answers for all batches; it writes batches that were not sent yet, and may block for
-    long."""
+    """Function that returns the answers for all batches. It first writes batches that were not sent yet, and may block
+    for a long time.
+    """
     answers: Sequence[Exception | None] | None = None
-    """For each batch the error that refused it, or None; None instead of the list if no answers arrived in time."""
+    """For each batch, the error with which it was refused, or None if it was appended. None instead of the list means
+    that no answers arrived in time.
+    """
     is_begun: bool = False
     """True if the batches were sent, so that `finish` only waits for the answers."""
 
@@ -587,8 +597,8 @@ def fork_point_error(batch: PreparedBatch) -> StoreError:
     together, so a fork shares all of them or none.
     """
     return StoreError(
-        f"execution {batch.source} has no record that ends with event {batch.expected_sequence}, so that no other log "
-        "can share what comes before; fork at the end of a record"
+        f"execution {batch.source} has no record that ends with event {batch.expected_sequence}, so another log "
+        "cannot share the events up to there; fork at the end of a record"
     )
 
 
@@ -618,12 +628,12 @@ def _check_record(record: Record, execution_id: str, sequence: int) -> str:
     if sequence == 1:
         _check_encodable("execution id", execution_id)
     if type(record) is not Record:
-        raise InvalidEventError(f"expected a Record, got {type(record).__name__}; make one with Record.of(event)")
+        raise InvalidEventError(f"expected a Record, got {type(record).__name__}; create one with Record.of(event)")
     check_place(record)
     if record.execution_id != execution_id:
-        raise InvalidEventError(f"it belongs to execution {record.execution_id}, not to {execution_id}")
+        raise InvalidEventError(f"the record belongs to execution {record.execution_id}, not to {execution_id}")
     if record.sequence != sequence:
-        raise InvalidEventError(f"its sequence must be {sequence}, got {record.sequence}")
+        raise InvalidEventError(f"the sequence of the record must be {sequence}, got {record.sequence}")
     if not record.facts:
         raise InvalidEventError("data is required and must be a payload, got none")
     try:
@@ -642,7 +652,7 @@ def _check_encodable(name: str, text: str) -> None:
 def _check_beginning(fact: Payload, *, is_first: bool) -> None:
     # The two truth values must agree: an `ExecutionStarted` is first, and the first fact is an `ExecutionStarted`.
     if is_first is not (type(fact) is ExecutionStarted):
-        raise InvalidEventError(f"an execution_started event, and nothing else, begins a log; got {fact.event_type}")
+        raise InvalidEventError(f"a log must begin with an execution_started event, got {fact.event_type}")
 
 
 def _check_source(batch: Batch, beginning: Beginning | None) -> None:
@@ -653,9 +663,9 @@ def _check_source(batch: Batch, beginning: Beginning | None) -> None:
     is_fork = bool(batch.expected_sequence) and beginning is not None
     if is_fork is not (batch.source is not None):
         raise InvalidEventError(
-            "an execution_forked event begins a log that shares the first events of another one, which the batch must "
-            f"name: execution {batch.execution_id} continues at event {batch.expected_sequence} and "
-            f"{'has no source' if is_fork else 'does not fork ' + str(batch.source)}"
+            "the log of a fork must begin with an execution_forked event, and its batch must name the source "
+            f"execution, whose first events the fork shares: execution {batch.execution_id} continues after event "
+            f"{batch.expected_sequence} and {'has no source' if is_fork else 'does not fork ' + str(batch.source)}"
         )
 
 
@@ -682,8 +692,9 @@ def _is_unstorable(body: Body) -> bool:
 def _first_lease(batch: Batch, owner: Owner) -> Lease:
     if (batch.expected_sequence and batch.source is None) or batch.token is not None:
         raise ValueError(
-            f"acquire is for the first batch of a new execution, not for {batch.execution_id} at event "
-            f"{batch.expected_sequence} with token {batch.token}; use the store's acquire"
+            f"acquire is possible only with the first batch of a new execution, not with execution "
+            f"{batch.execution_id} at event {batch.expected_sequence} with token {batch.token}; call the store's "
+            "acquire() instead"
         )
     # The wall clock is the writer's, as it stands in the events.
     moment = Moment(batch.records[-1].recorded_at, Moment.at(None).uptime)
@@ -698,7 +709,7 @@ def _with_status(batch: Batch, status_change: StatusColumns | None) -> tuple[Sta
     if status is None or status in TERMINAL:
         return status_change, None
     if status not in STATUSES:
-        raise NotFoundError("status", status, STATUSES)
+        raise unknown_status(status, STATUSES)
     # The end of an execution wins over a stated status.
     if status_change is None or status_change.status in TERMINAL:
         return status_change, status
@@ -852,7 +863,9 @@ class ExecutionRecord:
     notebook: str | None = None
     cell: str | None = None
     opened: int = 1
-    """Sequence number of the latest event that opened the log: 1, or that of the latest `ExecutionForked`."""
+    """Sequence number of the latest event that opened the log: 1, or the number of the latest `ExecutionForked`
+    event.
+    """
 
     def is_due(self, moment: datetime) -> bool:
         """Return True if the execution has a timer that is due at `moment`, so that it continues without input."""

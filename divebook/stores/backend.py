@@ -30,26 +30,30 @@ class SimpleStore(Protocol):
     """Protocol of a small event store: lists of entries, to which entries are only appended.
 
     ``Environment(store=...)`` and the factories of `register_store` take such a store. `StoreAdapter` adds everything
-    else: lists of executions, leases, messages, queues, open questions. It keeps them in memory, so that one process
-    at a time uses the store.
+    else: lists of executions, leases, messages, queues, open questions. It stores these in memory, so only one process
+    can use the store at a time.
 
     An entry is a dict of strings, numbers, booleans, None, lists and dicts, which `json.dumps` accepts. A store returns
-    entries as it got them, and need not understand them. Calls come from one thread at a time, not always the same.
+    entries exactly as it received them, and need not understand them. Only one thread at a time calls the methods, but
+    not always the same thread.
 
-    A store may also have ``delete(execution_id)``, without which the entries of a deleted execution stay in it and are
-    ignored, and ``close()``.
+    A store may also have the methods ``delete(execution_id)`` and ``close()``. Without `delete`, the entries of a
+    deleted execution stay in the store and are ignored.
     """
 
     def append(self, execution_id: str, entries: Sequence[Mapping[str, Any]], expected: int, /) -> None:
-        """Append entries to one list: all of them or none. They are on disk when the method returns.
+        """Append entries to one list: all of them or none. When the method returns, the entries must be on disk.
 
-        `expected` is the number of entries that the list has before. A store whose list has another number raises
-        `divebook.errors.ConcurrentAppendError`, so that a second process cannot write by mistake. An `OSError` is
-        taken for a store that is busy: the entries are appended again later, unless they can be read.
+        `expected` is the number of entries that the list must have before the call. If the list has a different number
+        of entries, the store raises `divebook.errors.ConcurrentAppendError`, so that a second process cannot write by
+        mistake. An `OSError` means that the store is busy: divebook appends the entries again later, unless they can
+        already be read.
         """
 
     def read(self, execution_id: str, after: int, /) -> Iterable[Mapping[str, Any]]:
-        """Return the entries of one list in their order, without the first `after`; none for an unknown id."""
+        """Return the entries of one list in their order, without the first `after` entries. For an unknown id, return
+        no entries.
+        """
 
     def ids(self) -> Iterable[str]:
         """Return the ids of all lists that have entries."""
@@ -225,7 +229,7 @@ class StoredRecord:
         return damage_error(execution_id, name, reason)
 
 
-WRONG_CHECKSUM = "it does not have the checksum it was written with"
+WRONG_CHECKSUM = "its content does not match its checksum"
 """Reason why a record is damaged."""
 
 
@@ -271,7 +275,7 @@ class StoredMessage(NamedTuple):
     @property
     def damage(self) -> str:
         """Description of a row that does not match its checksum."""
-        return f"message {self.number} to execution {self.execution_id} does not have the checksum it was written with"
+        return f"message {self.number} to execution {self.execution_id} does not match its checksum"
 
     def opened(self, sealing: Sealing) -> Message:
         """Return the decrypted message.
@@ -360,8 +364,8 @@ class StoredSummary(NamedTuple):
 def summary_damage(execution_id: str) -> str:
     """Return the description of the cached summary of an execution, which does not match its checksum."""
     return (
-        f"the summary of execution {execution_id} is damaged. It is not used, and nothing is lost: it is made again "
-        "when the execution is listed"
+        f"the summary of execution {execution_id} is damaged. The summary is not used, and no data is lost: "
+        "divebook creates it again when the execution is listed"
     )
 
 
@@ -374,7 +378,7 @@ def check_reached(execution_id: str, sequence: int, last: int) -> None:
     """
     if not 0 < sequence <= last:
         raise StoreError(
-            f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
+            f"execution {execution_id} has events 1 to {last}, so it cannot have a checkpoint at event {sequence}; "
             "write the events first"
         )
 
@@ -401,8 +405,8 @@ def check_brought_numbers(messages: Iterable[tuple[Message, bytes]], last: int) 
     for message, _ in messages:
         if message.number <= last:
             raise StoreError(
-                f"message {message.number} cannot be brought here: numbers up to {last} are given already. "
-                "Choose an empty store"
+                f"message {message.number} cannot be copied to this store, which already has messages with numbers "
+                f"up to {last}. Choose an empty store"
             )
 
 

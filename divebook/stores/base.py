@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self
 
 import divebook.events.rich_output  # noqa: F401 - makes its class known, whose instances logs contain
 from divebook.engine.inbox import ANNOTATION, ANSWER, REVOCATION, SIGNAL, Message
-from divebook.engine.lifecycle import STATUSES
+from divebook.engine.lifecycle import STATUSES, unknown_status
 from divebook.errors import (
     CorruptStoreError,
     DecryptionError,
@@ -112,7 +112,7 @@ class EventStore(ABC):
     location: str
     """Path or URL of the store, without its password. `open_store` opens it again."""
     keeps: bool = True
-    """True if written data survive the end of the process (False for a store in memory)."""
+    """True if stored data survive the end of the process. False for a store in memory."""
     shared: bool = True
     """True if other processes can open the store as well."""
     local: bool = True
@@ -156,9 +156,9 @@ class EventStore(ABC):
         FencedError
             `token` is not that of the execution's latest lease.
         ExecutionEndedError
-            The execution has ended, and the events may not follow that (`divebook.engine.lifecycle`).
+            The execution has ended, and these events are not allowed after its end (`divebook.engine.lifecycle`).
         StartKeyTakenError
-            Another execution was started with this key; names it.
+            Another execution was started with this key. The error names it.
         InvalidEventError
             ``invalid event at index i: ...``.
         ExecutionNotFoundError
@@ -174,10 +174,11 @@ class EventStore(ABC):
 
         A refused batch does not affect the others. Refusals are the errors of `append`, and `UnreadMessageError` for a
         batch with `Batch.last_message`. If the transaction itself fails (disk full, read-only), the error is raised and
-        nothing is written. A store on a server may need further transactions for some of the batches: if one of these
-        fails, its batches get the error (`StoreBusyError` if they can be written later), and the others stay written.
-        After a `ConnectionLostError` everything may have been written: a retry with the same records sets
-        `Batch.again`, and skips those that the log has. A batch without records is ignored.
+        nothing is written. A store on a server may need further transactions for some of the batches. If one of these
+        transactions fails, its batches get the error (`StoreBusyError` if they can be written later), and the other
+        batches stay written. After a `ConnectionLostError`, it is unknown whether the batches were written. A retry
+        with the same records must set `Batch.again`; it skips the records that the log already has. A batch without
+        records is ignored.
         """
         self._check_open()
         checked = list(map(self._prepare_batch, batches))
@@ -195,19 +196,19 @@ class EventStore(ABC):
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
 
     def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
-        """Start to append batches, and block for at most `seconds`. If that does not suffice, `finish` of the result
-        completes the append, in any thread.
+        """Start to append batches, and block for at most `seconds`. If this time is too short, call `finish` of the
+        result, in any thread, to complete the append.
 
-        A store that cannot limit the time of a commit leaves all of it to `finish`. A store on a server sends batches
-        that only extend logs it has cached, and waits up to `seconds` for the answer. Raises as `append_all` does.
+        If a store cannot limit the time of a commit, `finish` does all the work. A store on a server sends only batches
+        that extend cached logs, and waits up to `seconds` for the answer. Raises as `append_all` does.
         """
         del seconds  # the duration of a commit is unknown here
         return Appending(lambda: self.append_all(batches))
 
     @property
     def syncs_apart(self) -> bool:
-        """True if `append_unsynced` returns sooner than `append_all`, because it does not wait for the disk. It is then
-        worth calling `append_unsynced` several times, and `sync` once afterwards.
+        """True if `append_unsynced` returns sooner than `append_all`, because it does not wait for the disk. In this
+        case it is faster to call `append_unsynced` several times, and then `sync` once.
         """
         return False
 
@@ -220,8 +221,8 @@ class EventStore(ABC):
         return self.append_all(batches)
 
     def sync(self) -> None:
-        """Wait until all earlier appends would survive a power failure, except those with a durability that does not
-        promise this.
+        """Wait until all earlier appends would survive a power failure. Appends with the durability `relaxed` are
+        excepted.
 
         Another thread may append during the call.
         """
@@ -233,9 +234,9 @@ class EventStore(ABC):
 
         Every write to an existing execution needs this check.
 
-        Events written with another key, or in plain text, would make the log unreadable for those who have its key, or
-        disclose what it encrypts. Costs one read per execution and process; executions that this process started need
-        none.
+        Events written with another key would make the log unreadable for users who have the right key. Events written
+        in plain text would disclose encrypted data. The check costs one read per execution and process. Executions that
+        this process has started need no check.
 
         Raises
         ------
@@ -258,14 +259,15 @@ class EventStore(ABC):
             raise self._unknown(execution_id)
 
     def cleanup(self, before: datetime, now: int | None = None) -> int:
-        """Delete the executions, of whatever status, that ended before a moment and that no process resumes; return the
-        number of deleted executions. Executions with a damaged row stay, so that a check reports them.
+        """Delete the executions that ended before a moment, with any final status, and that no process is resuming.
+        Return the number of deleted executions. Executions with a damaged row are not deleted, so that a check can
+        report them.
 
         Parameters
         ----------
         now
-            Microseconds since 1970 at which a lease must be live to spare an execution; by default the time of the
-            store's clock.
+            Time in microseconds since 1970; by default the time of the store's clock. An execution with a lease that is
+            live at this time is not deleted.
         """
         self._check_open()
         if before.tzinfo is None:
@@ -373,7 +375,7 @@ class EventStore(ABC):
         ExecutionNotFoundError
             The store has no such log.
         NewerStoreError
-            A newer divebook wrote one of the events.
+            A newer version of divebook wrote one of the events.
         CorruptStoreError
             An event cannot be decoded, or one is missing.
         """
@@ -416,7 +418,7 @@ class EventStore(ABC):
         Raises
         ------
         ExecutionNotFoundError, NewerStoreError, CorruptStoreError
-            As of `read`. Faults of a payload are raised when it is decoded.
+            As for `read`. Errors in a payload are raised when the payload is decoded.
         """
         self._check_open()
         return self._page(execution_id, after, limit)
@@ -479,7 +481,7 @@ class EventStore(ABC):
     ) -> list[ExecutionRecord]:
         """Return the summary rows of matching executions, newest first; `limit` 0 means all.
 
-        Books (executions that only store conversations) are left out unless `key` or ``origin="book"`` selects them.
+        Executions that only store conversations ("books") are left out unless `key` or ``origin="book"`` selects them.
         """
         self._check_open()
         _check_not_negative("limit", limit)
@@ -489,7 +491,7 @@ class EventStore(ABC):
         for name, value in filters.items():
             require(value, name, "a string", fits=isinstance(value, str))
         if status is not None and status not in STATUSES:
-            raise NotFoundError("status", status, STATUSES)
+            raise unknown_status(status, STATUSES)
         if origin is not None and origin not in ORIGINS:
             raise NotFoundError("origin", origin, ORIGINS)
         with_books = bool(key) or origin == BOOK
@@ -499,7 +501,7 @@ class EventStore(ABC):
     def unended(self) -> list[ExecutionRecord]:
         """Return the summary rows of the executions that have not ended, newest first.
 
-        Books (executions that only store conversations) are left out.
+        Executions that only store conversations ("books") are left out.
         """
         self._check_open()
         return [self._decrypted(record) for record in self._lists.records(RecordFilter(unended=True), 0, 0)]
@@ -508,8 +510,9 @@ class EventStore(ABC):
         """Return the summary rows of the executions that could continue but that no process drives, newest first.
 
         A waiting execution can continue when its timer is due, when it has a message that is not in its log, or when
-        its driver has not released the lease (it died, or the lease expired). Enqueued executions are excluded, because
-        workers `claim` those; so are executions with an origin in `divebook.events.catalog.NOT_RESUMED_AUTOMATICALLY`.
+        its driver has not released the lease (it died, or the lease expired). Enqueued executions are left out, because
+        workers `claim` them. Executions with an origin in `divebook.events.catalog.NOT_RESUMED_AUTOMATICALLY` are left
+        out, too.
         """
         self._check_open()
         # A worker claims enqueued executions, and nothing may resume experiments and conversations by itself.
@@ -532,7 +535,7 @@ class EventStore(ABC):
         Parameters
         ----------
         question_id
-            Return only questions with this id. Several executions may have one.
+            Return only questions with this id. Several executions may have a question with the same id.
         """
         self._check_open()
         return self._lists.asking(question_id)
@@ -543,9 +546,9 @@ class EventStore(ABC):
         Raises
         ------
         ExecutionNotFoundError
-            No id begins with it. The error names the latest executions.
+            No id begins with the prefix. The error names the latest executions.
         StoreError
-            Several ids begin with it. The error names them.
+            Several ids begin with the prefix. The error names them.
         """
         self._check_open()
         prefix = id_of(prefix)
@@ -559,7 +562,8 @@ class EventStore(ABC):
         # `ListBackend.ids` returns one more id than the error lists, to reveal that there are further ones.
         more = ", ..." if len(candidates) > MAX_CANDIDATES else ""
         raise StoreError(
-            f"execution id {prefix!r} is ambiguous: {', '.join(candidates[:MAX_CANDIDATES])}{more}. Type more of it"
+            f"execution id {prefix!r} is ambiguous: {', '.join(candidates[:MAX_CANDIDATES])}{more}. Type more "
+            "characters of the id"
         )
 
     def _decrypted(self, record: ExecutionRecord) -> ExecutionRecord:
@@ -585,20 +589,21 @@ class EventStore(ABC):
     ) -> Lease:
         """Take the lease of an execution. A lease whose owner has died or has not renewed it in time is replaced.
 
-        The owner may drive the execution until the lease expires. Its token is one higher than that of any earlier
-        lease; the store refuses appends with an earlier token.
+        The owner may drive the execution until the lease expires. The token of the lease is one higher than that of any
+        earlier lease, and the store refuses appends with an earlier token.
 
         Parameters
         ----------
         now
             Microseconds since 1970, for tests; by default the time of the store's clock.
         instead_of
-            A live lease to take from its holder. The store refuses its token from then on.
+            A live lease that the new lease replaces. From then on, the store refuses the token of the replaced lease.
 
         Raises
         ------
         LeaseHeldError
-            A process drives the execution, perhaps this one. The error names it and when its lease expires.
+            A process already drives the execution; it may be this process. The error names the process and the time at
+            which its lease expires.
         ExecutionNotFoundError
             The store has no such log.
         """
@@ -608,10 +613,10 @@ class EventStore(ABC):
             return self._acquire(execution_id, owner, moment, moment.plus(ttl_seconds), instead_of)
 
     def renew(self, leases: Sequence[Lease], ttl_seconds: float = LEASE_SECONDS, now: int | None = None) -> list[bool]:
-        """Renew leases, each for `ttl_seconds`, in one transaction. Return for each True if its holder still has it,
-        False if it was released or replaced.
+        """Renew leases, each for `ttl_seconds`, in one transaction. For each lease, return True if its holder still has
+        it, and False if it was released or replaced.
 
-        The holder of an expired lease still has it as long as no other process acquired the execution.
+        The holder of an expired lease still has it as long as no other process has acquired the execution.
         """
         self._check_open()
         until = self._moment(now).plus(ttl_seconds)
@@ -691,7 +696,7 @@ class EventStore(ABC):
     def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
         """Return the executions in queues that have not ended, in the order in which workers claim them.
 
-        With `withheld`, return instead those that workers skip: a person paused them (`withhold`).
+        With `withheld`, return instead the executions that workers skip, because a person paused them (`withhold`).
         """
         self._check_open()
         return self._queues.queued(withheld=withheld)
@@ -708,8 +713,8 @@ class EventStore(ABC):
         """Return the time up to which the due times of a schedule have been handled. For a new schedule, store `moment`
         as this time.
 
-        Both are microseconds since 1970. Two processes that ask at once about a new schedule both get the moment of the
-        first one.
+        Both are microseconds since 1970. If two processes ask about a new schedule at the same time, both get the
+        moment of the process that asked first.
         """
         self._check_open()
         with self._lock:
@@ -760,7 +765,7 @@ class EventStore(ABC):
         If several messages have the same execution, kind and key, also from several threads or processes, the store
         keeps the first one, and every later call returns that one, unchanged.
 
-        An execution that has failed or was cancelled still gets messages, for the case that it is resumed.
+        An execution that has failed or was cancelled still receives messages, because it may be resumed.
 
         Raises
         ------
@@ -782,12 +787,12 @@ class EventStore(ABC):
         return stored
 
     def post_and_acquire(self, message: Message, owner: Owner, after: int = 0) -> tuple[Message, Lease | None]:
-        """Store a message as `post` does, and take the lease of its execution as `acquire` does, at the cost of one
-        commit if the store is a file. Return the stored message and the lease, which names the unread messages
-        (`Lease.unread`): those with numbers above `after`.
+        """Store a message as `post` does, and take the lease of its execution as `acquire` does. If the store is a
+        file, both together need only one commit. Return the stored message and the lease, which names the unread
+        messages (`Lease.unread`): those with numbers above `after`.
 
-        The lease is None if a process drives the execution, and if the returned message is an earlier one of another
-        source. Raises as `post` does.
+        The lease is None if a process drives the execution, or if the returned message is an earlier message from
+        another source. Raises as `post` does.
         """
         checked, payload = self._sealed(message)
         moment = self._moment(None)
@@ -881,15 +886,15 @@ class EventStore(ABC):
     # --- checkpoints and summaries: caches ----------------------------------------------------------------------------
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Store the encoded state of an execution after an event as a checkpoint. Of older checkpoints, the newest of
-        each part of the log is kept (`divebook.stores.backend.part_of_log`).
+        """Store the encoded state of an execution after an event as a checkpoint. Older checkpoints are deleted, except
+        for the newest checkpoint of each part of the log (`divebook.stores.backend.part_of_log`).
 
-        A checkpoint is a cache: deleting it changes nothing but the time it takes to fold the log again.
+        A checkpoint is a cache: if it is deleted, only reading the log takes longer.
 
         Raises
         ------
         StoreError
-            The log does not reach that far.
+            The log does not contain this event.
         ExecutionNotFoundError
             The store has no such log.
         DecryptionError
@@ -927,7 +932,7 @@ class EventStore(ABC):
     def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
         """Store the summaries of executions in place of older summaries; ignore unknown executions.
 
-        A summary is a cache: deleting it changes nothing but the time it takes to list the execution.
+        A summary is a cache: if it is deleted, only listing the execution takes longer.
         """
         self._check_open()
         encrypted = {
@@ -995,8 +1000,8 @@ class EventStore(ABC):
     def discard(self, execution_ids: Sequence[str] | Mapping[str, int], now: int | None = None) -> list[str]:
         """Delete those of the given executions that have ended and that no process resumes; return their ids.
 
-        A mapping has the sequence number of the last event of each execution. An execution whose log ends with another
-        event by now, since it was resumed and has ended again, is not deleted.
+        If `execution_ids` is a mapping, its values are the sequence numbers of the last events. An execution is not
+        deleted if its log now ends with a different event, because the execution was resumed and has ended again.
         """
         self._check_open()
         last_sequences: dict[str, int | None] = (
@@ -1010,8 +1015,9 @@ class EventStore(ABC):
         """Call ``listener(execution_id, events)`` after each commit of this process; return a function that removes the
         listener.
 
-        The appending thread makes the calls, in commit order, and they block other writers: pass the events on and
-        return. For a deleted execution `events` is empty. Appends of other processes cause no call; see `on_news`.
+        The thread that appends the events calls the listener, in the order of the commits. The call blocks other
+        writers, so the listener should only pass the events on and return. For a deleted execution, `events` is empty.
+        Appends by other processes do not cause a call; see `on_news`.
         """
         require_protocol(listener, Listener, "listener")
         return self._subscribers.listeners.add(listener)
@@ -1025,8 +1031,8 @@ class EventStore(ABC):
 
         The calls happen in a thread of the store; see `wait_for_news`.
 
-        Call the returned function to stop. Appends of other processes are reported at least for the log of
-        `execution_id`; a store on a server reports no others.
+        Call the returned function to stop. Appends by other processes are reported at least for the log of
+        `execution_id`. A store on a server reports them only for this log.
         """
         require_protocol(listener, NewsListener, "listener")
         return self._news_listeners.add(listener, self.wait_for_news)
@@ -1038,7 +1044,8 @@ class EventStore(ABC):
         Parameters
         ----------
         seen
-            Count that the last call returned, or -1. If nothing comes within `seconds`, the call returns it again.
+            Count that the last call returned, or -1. If nothing changes within `seconds`, the call returns the same
+            count again.
         """
         self._check_open()
         return self._wait_for_news(seen, seconds)
@@ -1093,8 +1100,9 @@ class EventStore(ABC):
                 f"the store {self.location} is closed; open it again with open_store({self.location!r})"
             )
         return ForkedStoreError(
-            f"{self.location} was opened by process {self._process}, from which this one was forked, and a "
-            "connection does not survive that; open it again here, with open_store or a new Environment"
+            f"the store {self.location} was opened by process {self._process}, from which this process was forked. "
+            "A connection does not survive a fork; open the store again in this process, with open_store or a new "
+            "Environment"
         )
 
     @property

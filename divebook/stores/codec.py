@@ -48,7 +48,8 @@ class FernetCodec:
     Parameters
     ----------
     keys
-        Keys from `FernetCodec.new_key`. The first one encrypts; the others still decrypt older values.
+        Keys from `FernetCodec.new_key`. The first key encrypts values. The other keys are used only to decrypt older
+        values.
 
     Examples
     --------
@@ -87,15 +88,15 @@ class FernetCodec:
         return urlsafe_b64decode(self._fernet.encrypt(data))
 
     def decrypt(self, data: bytes) -> bytes:
-        """Return data decrypted with any key of the codec. Raise DecryptionError if they were encrypted with another
-        key.
+        """Return data decrypted with any key of the codec. Raise DecryptionError if the data were encrypted with
+        another key.
         """
         # Fernet expects the base64 that `encrypt` has removed.
         try:
             return bytes(self._fernet.decrypt(urlsafe_b64encode(data)))
         except _fernet().InvalidToken:
             raise DecryptionError(
-                "the value was encrypted with another key. Give the key that it was written with"
+                "the value was encrypted with another key. Use the key with which it was encrypted"
             ) from None
 
 
@@ -165,7 +166,7 @@ class Sealing:
             return data
         if self.codec is None:
             raise DecryptionError(
-                f"the value is encrypted, and there is no key. Set {KEY_VARIABLE}, or Environment(codec=...)"
+                f"the value is encrypted, but no key is set. Set {KEY_VARIABLE}, or use Environment(codec=...)"
             )
         return self.codec.decrypt(b64decode(data[len(_SEALED_MARK) : -len(_END)]))
 

@@ -35,6 +35,7 @@ from divebook.errors import DivebookError, InvalidEventError, NewerStoreError, S
 from divebook.events.catalog import ExecutionStarted, Payload
 from divebook.events.codec import canonical_hash, decode_record, encode, event_to_dict, parse
 from divebook.events.event import Event, to_datetime
+from divebook.events.upcast import present_status
 from divebook.events.values import StoredFile
 
 # --- lines of an exported log ---
@@ -242,11 +243,11 @@ class _Reader:
         # Only files with a header have an end line that can be missing.
         if self._chain is not None and self._end is None:
             raise InvalidEventError(
-                f"{self._last}: the file breaks off here; expected {self._next} or the end line. Export it again"
+                f"{self._last}: the file ends here; expected {self._next} or the end line. Export it again"
             )
         if not self.log.events:
             raise InvalidEventError(
-                f"{self.log.name} holds no events; expected one JSON object a line, as export writes them"
+                f"{self.log.name} contains no events; expected one JSON object per line, as an export has it"
             )
         self.log.is_verified = self._chain is not None
 
@@ -262,13 +263,17 @@ class _Reader:
                 raise InvalidEventError(f"{place}: a second header, where {self._next} was expected; {_ONE_A_FILE}")
             self._begin(place, record)
         elif self._chain is None and isinstance(record, dict) and (HASH in record or kind == END):
-            raise InvalidEventError(f"{place}: a line of an export, but its header is missing; expected that in line 1")
+            raise InvalidEventError(
+                f"{place}: this line belongs to an export, but the header of the export is "
+                "missing; expected the header in line 1"
+            )
 
     def _begin(self, place: str, header: Mapping[str, Any]) -> None:
         form = header.get("form")
         if type(form) is int and form > FORM:
             raise NewerStoreError(
-                f"{place}: the export has form {form}, this version of divebook knows forms up to {FORM}; "
+                f"{place}: the export has format version {form}, but this version of divebook reads format versions "
+                f"up to {FORM}; "
                 "upgrade divebook"
             )
         self._chain = HashChain()
@@ -276,7 +281,7 @@ class _Reader:
 
     def _check_hash(self, place: str, record: Any, chain: HashChain) -> None:
         if not isinstance(record, dict):
-            raise InvalidEventError(f"{place}: an event is a JSON object")
+            raise InvalidEventError(f"{place}: an event must be a JSON object")
         content = {name: value for name, value in record.items() if name != HASH}
         expected = chain.after(content)
         stored = record.get(HASH)
@@ -290,16 +295,19 @@ class _Reader:
                 "another export. Export it again"
             )
         raise InvalidEventError(
-            f"{place}: this line, or its place, is not as it was written: its hash is {_brief(stored)}, expected "
+            f"{place}: this line was changed or moved: its hash is {_brief(stored)}, expected "
             f"{expected!r}. Export it again"
         )
 
     def _add_end(self, place: str, end: Mapping[str, Any]) -> None:
         count = len(self.log.events)
         if end.get("events") != count:
-            raise InvalidEventError(f"{place}: the end line counts {end.get('events')!r} events, the file has {count}")
+            raise InvalidEventError(
+                f"{place}: the end line counts {end.get('events')!r} events, but the file has {count}"
+            )
         self._end = place
-        self.log.status = end.get("status")
+        status = end.get("status")
+        self.log.status = present_status(status) if isinstance(status, str) else None
         self.log.damage = end.get("damage")
         self.log.is_moved = bool(end.get("moved"))
 
@@ -320,7 +328,7 @@ class _Reader:
             file.content = self._files.get(file.digest)
         _check_follows(event, self.log.events, place)
         if event.id in self._places_of_ids:
-            raise InvalidEventError(f"{place}: event id {event.id} is that of {self._places_of_ids[event.id]} as well")
+            raise InvalidEventError(f"{place}: event id {event.id} already occurs in {self._places_of_ids[event.id]}")
         self._places_of_ids[event.id] = place.removeprefix(f"{self.log.name}, ")
         self.log.events.append(event)
 
@@ -363,16 +371,17 @@ def _wrong_definition(data: Payload) -> str | None:
 def _check_follows(event: Event, before: list[Event], place: str) -> None:
     if before and event.execution_id != before[0].execution_id:
         raise InvalidEventError(
-            f"{place}: belongs to execution {event.execution_id}, but the file began with {before[0].execution_id}; "
+            f"{place}: the event belongs to execution {event.execution_id}, but the file began with execution "
+            f"{before[0].execution_id}; "
             f"{_ONE_A_FILE}"
         )
     expected = len(before) + 1
     if event.sequence < expected:
-        raise InvalidEventError(f"{place}: sequence {event.sequence} comes a second time; expected {expected}")
+        raise InvalidEventError(f"{place}: sequence {event.sequence} occurs twice; expected {expected}")
     if event.sequence > expected:
         raise InvalidEventError(f"{place}: sequence {event.sequence} leaves a gap; expected {expected}")
     if expected == 1 and not isinstance(event.data, ExecutionStarted):
-        raise InvalidEventError(f"{place}: a log begins with execution_started, got {event.event_type}")
+        raise InvalidEventError(f"{place}: a log must begin with execution_started, got {event.event_type}")
 
 
 PAGE = (".html", ".htm")
@@ -391,7 +400,7 @@ _PART = re.compile(
 )
 # `sealed` writes this last line of a page.
 _SEAL = re.compile(rb"<!-- divebook 1 crc32 ([0-9a-f]{8}) -->\n\Z")
-_AGAIN = "Get the file again from where it came from"
+_AGAIN = "Get the file again from its source"
 LONG_TEXT = 24
 """Minimum length in characters of a string that is moved to the list of long strings."""
 MARK = "\x7f"
@@ -581,13 +590,13 @@ def _of_page(name: str, content: bytes) -> EmbeddedParts:
     # The parts have their own checksums, so a changed page can still give an intact log; the fault is reported with it.
     seal = _SEAL.search(content)
     if seal is None:
-        embedded.fault = f"{name}: the last line is not as it was written: the checksum of the page. {_AGAIN}"
+        embedded.fault = f"{name}: the last line, which has the checksum of the page, was changed. {_AGAIN}"
         return embedded
     actual = f"{zlib.crc32(content[: seal.start()]):08x}"
     if actual != seal[1].decode():
         embedded.fault = (
-            f"{name} was changed: the checksum of the page is {actual}, expected {seal[1].decode()}; the parts "
-            f"that hold the run are as they were written. {_AGAIN}"
+            f"{name} was changed: the checksum of the page is {actual}, expected {seal[1].decode()}; the parts that "
+            f"contain the run are unchanged. {_AGAIN}"
         )
     return embedded
 
@@ -608,11 +617,11 @@ def _of_metadata(name: str, content: Any) -> EmbeddedParts:
             raise NewerStoreError(_newer(name, content["form"]))
         parts = {str(part): (str(entry["crc32"]), str(entry["data"])) for part, entry in content["parts"].items()}
     except (AttributeError, KeyError, TypeError):
-        raise InvalidEventError(f"{name}: its metadata {METADATA!r} have the wrong form. {_AGAIN}") from None
+        raise InvalidEventError(f"{name}: its metadata {METADATA!r} have the wrong format. {_AGAIN}") from None
     embedded = _intact_parts(name, parts)
     # A part that was removed leaves no wrong checksum.
     if not embedded.fault and not embedded.parts.keys() >= {TEXTS, LOG}:
-        embedded.fault = f"{name}: of the parts {TEXTS!r} and {LOG!r} it has {[*parts]}. {_AGAIN}"
+        embedded.fault = f"{name} must have the parts {TEXTS!r} and {LOG!r}, but has {[*parts]}. {_AGAIN}"
     return embedded
 
 
@@ -634,7 +643,10 @@ def _intact_parts(name: str, parts: Mapping[str, tuple[str, str]]) -> EmbeddedPa
 
 
 def _newer(name: str, form: int) -> str:
-    return f"{name} has form {form}, this version of divebook knows forms up to {FORM}; upgrade divebook"
+    return (
+        f"{name} has format version {form}, but this version of divebook reads format versions up to {FORM}; "
+        "upgrade divebook"
+    )
 
 
 def read_embedded(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
@@ -678,13 +690,13 @@ def _log_of(embedded: EmbeddedParts) -> LogFile:
             view = with_texts(embedded.data(RUN)["view"], texts)
             shown_data = dict(zip(view["events"]["sequence"], view["data"], strict=True))
         log = read_records(_records(columns, whole_texts(columns["texts"], texts), shown_data), embedded.name)
-        log.status = str(columns["status"])
+        log.status = present_status(str(columns["status"]))
         # `_intact_parts` has verified the checksums of all parts.
         log.is_verified = True
     # These errors mean intact JSON that does not have the form of a log.
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InvalidEventError(
-            f"{embedded.name}: its log has the wrong form: {type(error).__name__}: {error}"
+            f"{embedded.name}: its log has the wrong format: {type(error).__name__}: {error}"
         ) from None
     return log
 

@@ -39,6 +39,7 @@ from divebook.events.codec import (
 )
 from divebook.events.event import ALPHABET, PAIRS
 from divebook.events.recorded import ATOMS, TAG, Recorded, TaggedDict
+from divebook.events.upcast import present_type
 from divebook.events.values import ByHash, StoredFile, untag
 
 Body: TypeAlias = dict[str, Any]
@@ -63,9 +64,9 @@ def type_of(kinds: tuple[type[Payload], ...]) -> str:
 @functools.cache
 def names_of(record_type: str) -> tuple[str, ...]:
     """Return the names of the event types that the type of a record consists of, such as ``step_started`` and
-    ``operation_started`` for ``step_started+operation_started``.
+    ``operation_started`` for ``step_started+operation_started``. Types that were renamed get their present names.
     """
-    return tuple(record_type.split(JOINT))
+    return tuple(map(present_type, record_type.split(JOINT)))
 
 
 def width_of(record_type: str) -> int:
@@ -446,7 +447,7 @@ class Packed:
 def verified(digest: bytes, content: bytes) -> bytes:
     """Return the content of a large value if it matches the hash `digest`; otherwise raise CorruptStoreError."""
     if sha256(content).digest() != digest:
-        raise CorruptStoreError(f"the large value {digest.hex()[:12]}... does not match its name, which is its digest")
+        raise CorruptStoreError(f"the large value {digest.hex()[:12]}... does not match its digest")
     return content
 
 
@@ -710,6 +711,6 @@ def unencodable_error(error: UnicodeEncodeError) -> StoreError:
     damaged.
     """
     return StoreError(
-        f"{error.object!a} cannot be looked up: it has half a character ({error.object[error.start]!a}), which no text "
-        "in a store has. Check where it comes from"
+        f"{error.object!a} cannot be looked up: it contains half of a surrogate pair "
+        f"({error.object[error.start]!a}), which no string in a store contains. Check where the string comes from"
     )

@@ -1,9 +1,9 @@
 """Changes of logs: `on_change` reports them to a listener, and `follow` is an async stream of the recorded events of an
 execution and then of its new events, without a gap.
 
-Events that this process appends arrive through a subscription, without polling. If some are missing there, because the
-reader was so slow that its inbox overflowed, the sequence numbers reveal it, and `follow` reads the store. It also
-reads the store after appends of other processes
+Events that this process appends arrive through a subscription, without polling. If the reader is so slow that its inbox
+overflows, some events are missing. Then there is a gap in the sequence numbers, and `follow` reads the missing events
+from the store. It also reads the store after appends of other processes
 (test_nothing_is_lost_or_doubled_under_appends_of_another_thread in `tests/store/test_follow.py`).
 """
 
@@ -38,18 +38,18 @@ def on_change(
 ) -> Callable[[], None]:
     """Call `listener` each time that a log may have changed. Return a function that ends the calls.
 
-    The listener gets the new events if this process has appended them; the thread that appends them makes the call. It
-    gets an empty sequence, and must read the store, if the log was deleted, or on news of other processes
-    (`EventStore.on_news`): once soon after the start, and whenever a message for any execution has arrived or another
-    process may have appended events to any log.
+    The listener gets the new events if this process has appended them; the thread that appends them makes the call. In
+    other cases the listener gets an empty sequence, and must read the store: if the log was deleted, once soon after
+    the start, and whenever a message for any execution has arrived or another process may have appended events to any
+    log (`EventStore.on_news`).
 
     Parameters
     ----------
     execution_id
-        The execution whose events are passed on; None for those of all executions. Without an id, a store on a server
-        does not report appends of other processes, so the caller must also look from time to time.
+        The execution whose events are passed on; None for all executions. With None, a store on a server does not
+        report appends by other processes, so the caller must also read the store from time to time.
     elsewhere
-        False to ignore the news of other processes.
+        False to ignore changes by other processes.
     """
 
     def on_events(changed: str, events: Sequence[Event]) -> None:
@@ -204,8 +204,8 @@ def chain_of(store: EventStore, execution_id: str) -> list[str]:
 
     The oldest execution comes first.
 
-    An execution that continues as new ends, and its successor continues with an empty log. A deleted execution ends the
-    chain on its side. An execution without predecessor and successor is a chain of one.
+    An execution that continues as new ends, and its successor continues with an empty log. If an execution in the chain
+    was deleted, the chain ends there. An execution without predecessor and successor is a chain of one.
 
     Raises
     ------

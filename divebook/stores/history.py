@@ -41,7 +41,7 @@ class History(Sequence[Event]):
     after
         Sequence number of the event before the first one.
     last
-        Sequence number of the last one.
+        Sequence number of the last event.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class History(Sequence[Event]):
             return [self._at(index) for index in range(*key.indices(self._length))]
         index = key + self._length if key < 0 else key
         if not 0 <= index < self._length:
-            raise IndexError(f"there are {self._length} events, and none at {key}")
+            raise IndexError(f"there are {self._length} events, so there is no event at index {key}")
         return self._at(index)
 
     def __eq__(self, other: object) -> bool:

@@ -44,7 +44,9 @@ WORKER_SECONDS = LEASE_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Exclusive right of a process to append to the log of one execution, as it was when it was acquired or listed."""
+    """Exclusive right of a process to append to the log of one execution. The data are from the time at which the lease
+    was acquired or listed.
+    """
 
     execution_id: str
     token: int
@@ -57,10 +59,11 @@ class Lease:
     None if a test passed `now` to the store, or if the store is on a server.
     """
     was_left: bool = field(default=False, compare=False)
-    """True if the previous owner had not released its lease. Only leases that were just acquired state this."""
+    """True if the previous owner had not released its lease. This is set only in leases that were just acquired."""
     unread: Sequence[Message] | None = field(default=None, compare=False, repr=False)
-    """Messages that the execution had received when the lease was acquired, and that its log does not have. None if
-    they were not read."""
+    """Messages that the execution had received when the lease was acquired, and that are not in its log. None if they
+    were not read.
+    """
 
     def keeps_out(self, moment: Moment, instead_of: Lease | None = None) -> bool:
         """Return True if the lease is live at a moment, so that other processes may not acquire the execution: it has
@@ -126,8 +129,8 @@ class Moment:
 class Owner:
     """Identity of a process that drives executions.
 
-    The system reuses process numbers, so the start time belongs to the identity. Both are unique only within one start
-    of one machine and one container, which `boot` identifies.
+    The operating system reuses process ids, so the start time is part of the identity. The two values are unique only
+    within one boot of one machine and within one container, which `boot` identifies.
 
     Examples
     --------
@@ -244,13 +247,13 @@ class WorkerRecord:
         return self.why_not(queued) is None
 
     def why_not(self, queued: QueuedExecution) -> str | None:
-        """Return the reason why the worker does not claim a queued execution; None if it can."""
+        """Return the reason why the worker does not claim a queued execution; None if the worker can claim it."""
         if queued.queue not in self.queues:
-            return f"takes from {', '.join(self.queues)}"
+            return f"runs only the queues {', '.join(self.queues)}"
         if queued.workflow not in self.workflows:
             return f"has no workflow {queued.workflow!r}"
         if self.workflows[queued.workflow] != queued.fingerprint:
-            return f"has another definition of {queued.workflow!r}"
+            return f"has a different definition of {queued.workflow!r}"
         return self.refused.get(queued.execution_id)
 
 

@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from divebook.engine.lifecycle import TERMINAL, violations
+from divebook.engine.lifecycle import TERMINAL, unknown_status, violations
 from divebook.errors import (
     CorruptStoreError,
     DecryptionError,
     DivebookError,
     NewerStoreError,
-    NotFoundError,
     StoreError,
 )
 from divebook.events.catalog import RUNNING, WAITING, ExecutionAnnotated, ExecutionForked, ExecutionStarted
@@ -163,11 +162,11 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
     findings = _first_of_each_event(findings)
     # Faults of the whole record are shown only without others, as they would repeat the same cause.
     if log.altered and not findings:
-        findings = [(None, "the record does not have the checksum it was written with")]
+        findings = [(None, "the record does not match its checksum")]
     if not log.checkpoint_fits and not findings:
         text = (
-            "a checkpoint of it is damaged, or was made of another log. It is not used, and nothing is lost: a later "
-            f"one takes its place, or `{advised('gc')}` deletes it"
+            "a checkpoint of the execution is damaged or belongs to another log. The checkpoint is not used, and no "
+            f"data is lost: a later checkpoint replaces it, or `{advised('gc')}` deletes it"
         )
         findings = [(None, text)]
     damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(findings, key=_by_sequence))
@@ -246,7 +245,7 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
         unchecked = record.checksum is None and checksums_before <= {0, None}
         is_sound = not is_in_place or unchecked or record.checksum in expected_checksums
         if not is_sound:
-            yield record.sequence, f"{_name_of(record)} not have the checksum it was written with"
+            yield record.sequence, f"{_name_of(record)} not match its checksum"
         if unchecked:
             checksums_before = {None}
         else:
@@ -259,7 +258,7 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
         is_last_of_row = expected == row_last_sequence + 1
         is_old_log = checksums_before == {None} and not log.checksum  # neither events nor row have checksums
         if is_last_of_row and log.checksum not in checksums_before and not is_old_log:
-            yield record.sequence, f"{_name_of(record)} not have the checksum that the record says is the last"
+            yield record.sequence, f"{_name_of(record)} not match the last checksum in the record of the execution"
     yield from _check_end(log, expected)
 
 
@@ -274,7 +273,7 @@ def _fault_of_first_event(log: StoredLog) -> str | None:
     # A fork's row has the time of the fork, which is not that of event 1.
     if first is None or first.sequence != 1 or log.altered or log.record.opened > 1 or first.recorded_at == began:
         return None
-    return "event 1 was not recorded when the execution began: it is changed, or that of another execution"
+    return "event 1 was not recorded when the execution started: it was changed, or it belongs to another execution"
 
 
 def _check_end(log: StoredLog, expected: int) -> Iterator[Finding]:
@@ -371,14 +370,14 @@ def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents)
         if stored.sequence > log.shared:
             unshared_sizes |= sizes
     for digest in used - log.blobs - log.shared_blobs - absent_files:
-        yield None, f"the large value {digest.hex()[:12]}... is in use, but not noted as such: gc would delete it"
+        yield None, f"the large value {digest.hex()[:12]}... is in use, but not listed as used, so gc would delete it"
     # A row that states an earlier end also states the size up to there.
     counted = [record for record in log.records if log.shared < record.sequence <= log.record.last_sequence]
     # The heir of a deleted log that could not be read has all values of that log, whether or not its events use them.
     unshared_sizes |= {digest: contents.size(digest) for digest in log.blobs}
     size = sum(len(record.payload) for record in counted) + sum(unshared_sizes.values())
     if size != log.record.size:
-        yield None, f"the record says {log.record.size} bytes, the events have {size}"
+        yield None, f"the record says {log.record.size} bytes, but the events have {size} bytes"
 
 
 def _check_questions(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
@@ -391,7 +390,7 @@ def _check_questions(log: StoredLog, events: Sequence[Event]) -> Iterator[Findin
     open_questions = {question for question, is_open in states.items() if is_open}
     for question in sorted(open_questions ^ log.questions):
         listed, actual = ("open", "settled") if question in log.questions else ("settled", "open")
-        yield None, f"question {question} is noted as {listed}, but the events leave it {actual}"
+        yield None, f"question {question} is listed as {listed}, but is {actual} according to the events"
 
 
 def _check_fold(events: Sequence[Event], fold: Fold) -> Iterator[Finding]:
@@ -464,9 +463,7 @@ def gc(
 def _check_options(older_than: timedelta | None, keep_last: int | None, statuses: Collection[str]) -> None:
     for status in statuses:
         if status not in TERMINAL:
-            raise NotFoundError(
-                "status", status, TERMINAL, (f"only executions that have ended can be deleted, not {status!r}")
-            )
+            raise unknown_status(status, TERMINAL, f"only executions that have ended can be deleted, not {status!r}")
     if keep_last is not None and keep_last < 0:
         raise ValueError(f"keep_last must not be negative, got {keep_last}")
     if older_than is not None and older_than < timedelta(0):

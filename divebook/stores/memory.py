@@ -33,6 +33,7 @@ from divebook.errors import (
 )
 from divebook.events.catalog import CHILD, ENQUEUED, FORK, RUNNING, WAITING, ExecutionEnqueued
 from divebook.events.event import Record, to_datetime
+from divebook.events.upcast import present_status
 from divebook.stores.append import (
     FULL,
     Beginning,
@@ -499,8 +500,8 @@ class StoreAdapter(MemoryStore):
             self.simple_store.append(list_id, [entry], count)
         except ConcurrentAppendError as error:
             raise StoreError(
-                f"{self.location} has entries of {list_id} that this process did not write. One process at a time uses "
-                "such a store: close the others, and open it again"
+                f"{self.location} has entries of {list_id} that another process wrote. Only one process at a time "
+                "can use such a store: close it in the other processes, and open it again"
             ) from error
         except Exception as error:
             # The error may have come after the entry was written.
@@ -676,7 +677,7 @@ def _log_from(row: Mapping[str, Any], log: MemoryLog | None) -> MemoryLog:
     enqueued = row["enqueued"]
     return MemoryLog(
         beginning=Beginning(**{**row["beginning"], "tags": tuple(row["beginning"]["tags"])}),
-        status_columns=StatusColumns(**row["status"]),
+        status_columns=StatusColumns(**{**row["status"], "status": present_status(row["status"]["status"])}),
         heads=[] if log is None else log.heads,
         payloads=[] if log is None else log.payloads,
         checksums=[] if log is None else log.checksums,

@@ -26,7 +26,7 @@ from divebook.events.catalog import PAYLOADS
 from divebook.events.codec import TAGGED, decode, encode, payload_from_store
 from divebook.events.event import ON_NO_STEP, Event
 from divebook.events.payload import wrong_field
-from divebook.events.upcast import FORM
+from divebook.events.upcast import FORM, present_type
 from divebook.stores.encoding import PACKED, joined, names_of, width_of
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -238,8 +238,9 @@ class Rows(NamedTuple):
         # The usual case without records of several events needs no copies of columns.
         if (widths == 1).all():
             places = self.paths.dictionary_encode(), self.steps.dictionary_encode()
+            types = _present_types(self.types)
             return EventPage(
-                np.arange(first, first + len(at)), at, self.types, *places, self._payloads(widths, split_record)
+                np.arange(first, first + len(at)), at, types, *places, self._payloads(widths, split_record)
             )
         # For each event: the number of its row, and its place among the events of the row. Widths [2, 1] give the rows
         # [0, 0, 1] and the places [0, 1, 0].
@@ -278,7 +279,7 @@ class Rows(NamedTuple):
             lines = _lines(pc.replace_with_mask(payloads, is_odd, plain), is_wide)
         # `split_record` returns one line for each event, so any other number of lines is damage.
         if (pc.list_value_length(lines).to_numpy() != widths).any():
-            raise MismatchError("rows say more, or less, than their types")
+            raise MismatchError("rows have more or fewer fields than their types")
         return lines.flatten()
 
     def _of_events(self, row: Numbers, place: Numbers) -> tuple[Any, Any]:
@@ -304,6 +305,15 @@ class Rows(NamedTuple):
         return types, steps.dictionary_encode()
 
 
+def _present_types(types: Any) -> Any:
+    """Return a column of event types in which types that were renamed have their present names."""
+    # The checksums cover the stored names (`Rows.checksum`), so the names are translated only for the page.
+    names = types.dictionary.to_pylist()
+    present = [present_type(name) for name in names]
+    # Usually no type was renamed. Otherwise the names are numbered again, because each must occur once.
+    return types if present == names else pa.array(present, pa.string()).take(types.indices).dictionary_encode()
+
+
 def _lines(payloads: Any, is_wide: Numbers) -> Any:
     """Split the payload of each row into lines of JSON, one for each event. `is_wide` is true for rows of several
     events; their payloads are JSON lists, so the brackets are removed first.
@@ -327,7 +337,7 @@ def _cut(payloads: bytes, lengths: Numbers) -> Any:
     starts = np.concatenate([[0], np.cumsum(lengths)])
     # A negative length could hide in a correct sum.
     if starts[-1] != len(payloads) or (lengths < 0).any():
-        raise MismatchError("the payloads have other lengths than they should")
+        raise MismatchError("the payloads have wrong lengths")
     # The array has the same bytes without a copy. Its buffers are validity (none), offsets and content.
     places = pa.py_buffer(starts.astype(np.int32))
     return pa.BinaryArray.from_buffers(pa.binary(), len(lengths), [None, places, pa.py_buffer(payloads)])

@@ -67,10 +67,10 @@ def register_store(scheme: str, factory: Factory) -> None:
 
 
 def open_store(location: str | Path | None = None) -> EventStore:
-    """Return the store at a location. If this process has it open already, return the shared store object; otherwise
-    open the store.
+    """Return the store at a location. If the store is already open in this process, return the shared store object;
+    otherwise open the store.
 
-    With keys in the environment variable ``DIVEBOOK_KEY`` its values are encrypted (`FernetCodec`).
+    If the environment variable ``DIVEBOOK_KEY`` has keys, the values in the store are encrypted (`FernetCodec`).
 
     Parameters
     ----------
@@ -79,7 +79,8 @@ def open_store(location: str | Path | None = None) -> EventStore:
         that machines share (`divebook.stores.postgres.PostgresStore`), or a URL of a scheme that was registered with
         `register_store` or that a plugin has (`divebook.plugins`). None selects the location in the environment
         variable ``DIVEBOOK_STORE``, or else ``.divebook/executions.db`` in the current directory. Closing a shared
-        store closes it for all users in this process. If its file was deleted or replaced, the path is opened again.
+        store closes it for all users in this process. If the file of an open store was deleted or replaced, the path is
+        opened again.
 
     Raises
     ------
@@ -135,8 +136,8 @@ def path_of(location: str) -> Path | None:
     """
     if names_database(location):
         raise SetupError(
-            "a database is named by a URL, and not by ``host=... user=...``: write "
-            "postgresql://user@host:port/database, and leave the password to PGPASSWORD or ~/.pgpass"
+            "a database must be given as a URL, not as ``host=... user=...``: write "
+            "postgresql://user@host:port/database, and put the password in PGPASSWORD or ~/.pgpass"
         )
     scheme, mark, rest = location.partition("://")
     if mark and scheme != SQLITE:
@@ -149,7 +150,7 @@ def path_of(location: str) -> Path | None:
 def _resolved(path_of_user: Path) -> Path:
     path = path_of_user.expanduser().resolve()
     if path.is_symlink():  # Python 3.13 and later do not raise for links in a circle
-        raise RuntimeError("links in a circle")
+        raise RuntimeError("its symbolic links form a circle")
     return path
 
 
@@ -158,7 +159,7 @@ def _factory_of(scheme: str, url: str) -> Factory:
     if factory is None:
         schemes = ", ".join(f"{name}://" for name in sorted((*_factories, SQLITE, *plugins.names(plugins.STORES))))
         raise SetupError(
-            f"no store for {without_password(url)!r}: give the path of a file, {MemoryStore.location!r}, or a URL with "
+            f"no store for {without_password(url)!r}: use the path of a file, {MemoryStore.location!r}, or a URL with "
             f"one of {schemes}"
         )
     return factory
@@ -183,7 +184,7 @@ def _opened(store: EventStore | SimpleStore, url: str) -> EventStore:
     if isinstance(store, EventStore):
         return store
     shown_url = without_password(url)
-    require_protocol(store, SimpleStore, f"what the factory of {shown_url} returns", page="stores")
+    require_protocol(store, SimpleStore, f"the return value of the factory of {shown_url}", page="stores")
     adapter = as_store(store)
     adapter.location = shown_url
     return adapter

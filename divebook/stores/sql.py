@@ -88,7 +88,7 @@ def typed(kind: str, row: tuple[Any, ...], types: Types) -> tuple[Any, ...]:
     for column, column_type in zip(row, types, strict=True):
         if not isinstance(column, column_type):
             raise CorruptStoreError(
-                f"a {kind} is damaged: {column!r} stands where only another type of value is written. "
+                f"a {kind} is damaged: its value {column!r} has the wrong type. "
                 f"Run `{advised('check')}`, and restore a backup"
             )
     return row

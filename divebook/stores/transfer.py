@@ -39,14 +39,14 @@ from divebook.events.catalog import (
     FORK,
     IMPORT,
     MOVED,
-    PICTURE,
     RUNNING,
+    SNAPSHOT,
     WAITING,
     ApprovalRuleRevoked,
     ExecutionAnnotated,
     ExecutionForked,
     ExecutionMoved,
-    ExecutionPictured,
+    ExecutionSnapshotted,
     ExecutionStarted,
     InterruptExpired,
     InterruptResolved,
@@ -244,7 +244,10 @@ def check_path(file: str | Path) -> None:
     except UnicodeEncodeError:
         is_path = False
     if not is_path:
-        raise StoreError(f"{str(file)!r} cannot be the path of a file; name one without NUL and halves of characters")
+        raise StoreError(
+            f"{str(file)!r} cannot be the path of a file; use a path without NUL characters and halves "
+            "of surrogate pairs"
+        )
 
 
 def _name(stream: BinaryIO) -> str:
@@ -293,7 +296,7 @@ def import_(
     except ConcurrentAppendError as error:
         raise StoreError(
             f"{store.location} already holds execution {batch.execution_id}; import it with --rename (in Python: "
-            "rename=True) to give it a new id, or delete the one that is there"
+            "rename=True) to give it a new id, or delete the existing execution"
         ) from error
     return batch.execution_id
 
@@ -309,21 +312,21 @@ def _refuse_second_arrival(store: EventStore, log: LogFile, *, as_fork: bool) ->
         copies = [] if as_fork else store.records(parent=execution_id, origin=FORK, limit=1)
         if copies:
             raise StoreError(
-                f"execution {execution_id} in {log.name} moves here, but {store.location} holds "
-                f"{copies[0].execution_id}, which was created from it, so both would continue. Use that one, or delete "
-                "it and import the file again"
+                f"execution {execution_id} in {log.name} cannot move to {store.location}, which contains execution "
+                f"{copies[0].execution_id}. That execution was created from the same file, so both would continue. "
+                "Use that execution, or delete it and import the file again"
             ) from None
         return
     if status == MOVED and as_fork:
         return  # it left this store, and a fork of it stays
     way_on = (
-        "it has moved away from this store; delete it here to let it continue here again"
+        "the execution has moved away from this store; delete it in this store, and import the file again"
         if status == MOVED
-        else f"continue with that one ({advised(f'show {execution_id}', f'divebook.show({execution_id!r})')})"
+        else f"continue the existing execution ({advised(f'show {execution_id}', f'divebook.show({execution_id!r})')})"
     )
     raise StoreError(
-        f"execution {execution_id} in {log.name} moves here, but {store.location} already holds it as {status}, and it "
-        f"can continue only once. Nothing was imported; {way_on}"
+        f"execution {execution_id} in {log.name} cannot move to {store.location}, which already contains it with "
+        f"status {status}: an execution can continue in only one place. Nothing was imported; {way_on}"
     )
 
 
@@ -335,7 +338,7 @@ def status_of(events: list[Event]) -> str:
     return statuses[-1] if statuses else RUNNING
 
 
-def is_picture(log: LogFile) -> bool:
+def is_snapshot(log: LogFile) -> bool:
     """Return True if an import of the log creates a read-only snapshot. This is the case if the execution had not ended
     and the file does not move it to the importing store.
     """
@@ -347,15 +350,16 @@ def caveats(log: LogFile, *, as_fork: bool = False) -> list[str]:
     texts = []
     if not log.is_verified:
         texts.append(
-            "it has no hashes, like exports of older versions and other systems, so it is unknown whether it is "
-            "complete"
+            "the file has no hashes, like exports of older versions and other systems, so it is unknown whether it "
+            "is complete"
         )
     if log.damage is not None:
-        texts.append(f"it is only the intact beginning of a damaged log: {log.damage}")
-    if is_picture(log) and not as_fork:
+        texts.append(f"the file has only the intact beginning of a damaged log: {log.damage}")
+    if is_snapshot(log) and not as_fork:
         status = log.status or "its log has no end"
         texts.append(
-            f"it had not ended ({status}), and this read-only snapshot of it cannot continue; {WAY_ON[PICTURE]}"
+            f"the execution had not ended ({status}), and this read-only snapshot of it cannot continue; "
+            f"{WAY_ON[SNAPSHOT]}"
         )
     return texts
 
@@ -369,15 +373,15 @@ def _import_batch(log: LogFile, *, rename: bool, as_fork: bool) -> Batch:
     # Under a new id, a second import of the file could continue the execution twice.
     if log.is_moved and rename and not as_fork:
         raise SetupError(
-            f"{log.name} holds an execution that moves here, under its own id; import it without --rename, or with "
-            "--as-fork as a separate execution"
+            f"{log.name} was exported with --move, so its execution keeps its id; import the file without --rename, "
+            "or with --as-fork as a separate execution"
         )
     events = log.events
     if as_fork:
         events = _as_fork(events)
     elif log.is_moved:
         events = _before_move(events)
-    elif is_picture(log):
+    elif is_snapshot(log):
         events = _as_snapshot(log)
     if rename and not as_fork:
         events = _with_new_ids(events)
@@ -408,12 +412,12 @@ def _before_move(events: list[Event]) -> list[Event]:
     """Return the events of a log up to, but without, the event which records that the execution moved to another store
     or was imported as a snapshot.
     """
-    return [*takewhile(lambda event: not isinstance(event.data, ExecutionMoved | ExecutionPictured), events)]
+    return [*takewhile(lambda event: not isinstance(event.data, ExecutionMoved | ExecutionSnapshotted), events)]
 
 
 def _as_snapshot(log: LogFile) -> list[Event]:
     last = log.events[-1]
-    end = ExecutionPictured(log.status or status_of(log.events))
+    end = ExecutionSnapshotted(log.status or status_of(log.events))
     closing = replace(last, id=_event_id(last), sequence=last.sequence + 1, data=end, path="", step="")
     # The start key stays with the original (test_a_start_key_stays_with_the_original).
     return [*_with_beginning(log.events, replace(_beginning(log.events), origin=IMPORT, key=None)), closing]
@@ -456,7 +460,7 @@ def _with_new_ids(events: list[Event]) -> list[Event]:
 def _beginning(events: list[Event]) -> ExecutionStarted:
     data = events[0].data
     if not isinstance(data, ExecutionStarted):
-        raise InvalidEventError(f"a log begins with execution_started, got {data.event_type}")
+        raise InvalidEventError(f"a log must begin with execution_started, got {data.event_type}")
     return data
 
 
@@ -501,7 +505,8 @@ def copy(source: EventStore, target: EventStore, on_copied: Callable[[str], obje
     Raises
     ------
     StoreError
-        An execution is being driven, or the target has a different one with the same id, or has other messages.
+        An execution is being driven. Or the target store has a different execution with the same id, or has other
+        messages.
     CorruptStoreError
         An execution or a message to it cannot be read, or its copy differs. The error names the execution.
     DecryptionError
@@ -539,9 +544,9 @@ def _refuse_driven(source: EventStore) -> None:
         first = leases[0]
         owner = first.owner
         raise StoreError(
-            f"{plural(len(leases), 'execution')} of {source.location} {'is' if len(leases) == 1 else 'are'} being "
-            f"driven, {first.execution_id} by {owner.name} (process {owner.pid} on {owner.host}); pause or end them, "
-            "then copy"
+            f"{plural(len(leases), 'execution')} of {source.location} {'is' if len(leases) == 1 else 'are'} still "
+            f"running: execution {first.execution_id} is driven by {owner.name} (process {owner.pid} on {owner.host}). "
+            "Pause or end the running executions, then copy the store"
         )
 
 
@@ -677,8 +682,8 @@ def _compare(source: EventStore, target: EventStore, record: ExecutionRecord) ->
     has_same_row = replace(written, size=0) == replace(record, size=0)
     if not has_same_row or digest(source, execution_id) != digest(target, execution_id):
         raise CorruptStoreError(
-            f"execution {execution_id} is not in {target.location} as it is in {source.location}; delete it there and "
-            "copy again, or choose an empty store"
+            f"execution {execution_id} in {target.location} differs from the one in {source.location}; delete it in "
+            f"{target.location} and copy again, or choose an empty store"
         )
 
 
@@ -745,6 +750,6 @@ def _unreadable_inbox(store: EventStore, execution_id: str) -> str:
 
 def _message_mismatch(message: Message, target: EventStore) -> str:
     return (
-        f"message {message.number} to execution {message.execution_id} is not in {target.location}, which has other "
-        "messages; choose an empty store"
+        f"message {message.number} to execution {message.execution_id} is missing in {target.location}, which has "
+        "other messages; choose an empty store"
     )

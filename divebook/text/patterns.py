@@ -139,7 +139,7 @@ def compiled(pattern: str) -> regex.Pattern[str]:
     except (regex.error, ValueError, OverflowError) as error:
         raise PatternError(f"{_shown(pattern)} is not a regular expression: {error}") from None
     except RecursionError:
-        raise PatternError(f"{_shown(pattern)} is nested too deeply; use fewer groups within groups") from None
+        raise PatternError(f"{_shown(pattern)} is nested too deeply; use fewer nested groups") from None
 
 
 def _require_small(pattern: str) -> None:
@@ -158,7 +158,9 @@ def _require_small(pattern: str) -> None:
         if kind in ("recursion", "flags"):
             # ``(?R)`` repeats the whole pattern. ``(?x)`` ignores spaces, and ``(?V1)`` nests sets, which `_TOKEN` does
             # not know.
-            raise PatternError(f"{_shown(pattern)} uses {token[0]!r}, which patterns may not have here; remove it")
+            raise PatternError(
+                f"{_shown(pattern)} uses {token[0]!r}, which divebook does not support in patterns; remove it"
+            )
         if kind == "comment":
             continue
         if kind == "open":
@@ -217,8 +219,8 @@ class MatchTime:
             return search(text, timeout=max(0.001, self._remaining), concurrent=True) is not None
         except TimeoutError:
             raise PatternError(
-                f"{_shown(pattern)} took longer than {self.seconds:g} seconds to match; "
-                "put no repetition into another one, such as (a+)+"
+                f"{_shown(pattern)} took longer than {self.seconds:g} seconds to match; avoid nested repetitions "
+                "such as (a+)+"
             ) from None
         except MemoryError:
             raise PatternError(f"{_shown(pattern)} takes too much memory to match; simplify it") from None

@@ -67,7 +67,7 @@ def protocol_problems(value: object, protocol: Any) -> list[str]:
     if isinstance(value, type):
         return [f"it is a class; write {value.__name__}() to pass an instance"]
     if _answers_to_every_name(value):
-        return ["it has an attribute of every name, so that it cannot be checked; with Mock, write Mock(spec=...)"]
+        return ["it returns an attribute for every name, so it cannot be checked; with Mock, write Mock(spec=...)"]
     if not _is_protocol(protocol) and not isinstance(value, protocol):
         return [f"its class is not derived from {protocol.__qualname__}"]
     absent = [name for name in _members(protocol) if not _has(value, name)]
@@ -208,11 +208,11 @@ def _problems_of_call(
     is_function = type(inner) is FunctionType  # `isinstance` is also True for a mock of a function
     is_generator = is_function and (inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner))
     if is_generator and not any(word in annotation for word in _ITERABLE):
-        yield f"{name} is a generator function, whose body does not run when it is called; leave out `yield`"
+        yield f"{name} is a generator function, whose body does not run when it is called; remove `yield`"
     elif is_coroutine and not is_async(method) and _is_certainly_sync(inner):
         yield f"{name} is not a coroutine function; write `async def`"
     elif not is_coroutine and (is_async(method) or (is_function and inspect.isasyncgenfunction(inner))):
-        yield f"{name} is a coroutine function, and is called without `await`; write `def`"
+        yield f"{name} is a coroutine function, but it is called without `await`; write `def`"
 
 
 def _python_function(method: Any) -> Any:
@@ -252,7 +252,7 @@ def _problem_of_signature(name: str, method: Any, parameters: list[inspect.Param
         except TypeError:
             call = ", ".join([*(each.name for each in positional), *(f"{each.name}=..." for each in keywords)])
             parameters_of_user = ", ".join(_shown(each) for each in signature.parameters.values())
-            return f"{name} takes ({parameters_of_user}), and is called with ({call})"
+            return f"{name} takes ({parameters_of_user}), but is called with ({call})"
     return None
 
 

@@ -392,11 +392,13 @@ OFFERED: Mapping[str, Callable[..., ToolFunction]] = {
 
 ABSENT: Mapping[str, str] = {
     "command": "programs run in workspaces; use an action, or write a @tool that runs the program",
-    "web_search": "it needs the key of a search service: write a @tool that asks yours, or use an MCP server of it",
-    "generate_image": "it needs the key of a service: write a @tool that asks yours",
-    "anthropic_code_execution": "a provider's own tools are not used; write a @tool",
-    "anthropic_computer": "a provider's own tools are not used; write a @tool",
-    "anthropic_web_search": "a provider's own tools are not used; write a @tool that asks your search service",
+    "web_search": "write a @tool that calls your search service, or use the MCP server of that service",
+    "generate_image": "write a @tool that calls your image service",
+    "anthropic_code_execution": "tools that run at the provider are not supported; write a @tool",
+    "anthropic_computer": "tools that run at the provider are not supported; write a @tool",
+    "anthropic_web_search": (
+        "tools that run at the provider are not supported; write a @tool that calls your search service"
+    ),
 }
 """Tools of the legacy Dive dialect that divebook lacks, by name, with the advice that the error message gives."""
 
@@ -421,9 +423,9 @@ def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunc
         if parameter is None:
             hint = (
                 did_you_mean(option_name, options_by_name.values())
-                or f"it has {', '.join(options_by_name.values()) or 'none'}"
+                or f"available options: {', '.join(options_by_name.values()) or 'none'}"
             )
-            raise SetupError(f"tool {name} has no option {option_name!r}: {hint}")
+            raise SetupError(f"tool {name} has no option {option_name!r}; {hint}")
         arguments[parameter] = _checked_option(name, option_name, value, kinds[parameter])
     tool = make(reach, **arguments)
     # An option may rename the tool for the model (`text_editor`). Approval rules keep its usual name.

@@ -1369,11 +1369,11 @@ def refusal(message: Any, union: Any) -> str | None:
     name = message.get("type") if isinstance(message, dict) else None
     # The type may be anything that JSON allows, also a list, which cannot be a key.
     if not isinstance(name, str) or name not in kinds:
-        return f"no message has the type {_shown(name)}; known are {', '.join(kinds)}"
+        return f"unknown message type {_shown(name)}; known types: {', '.join(kinds)}"
     # Half a surrogate pair is valid JSON, but cannot be encoded as UTF-8 in an answer.
     halved = next((key for key, part in message.items() if isinstance(part, str) and not _is_whole(part)), None)
     if halved is not None:
-        return f"message.{halved} holds half a character, which cannot be sent back"
+        return f"message.{halved} contains an unpaired surrogate, which cannot be sent back"
     return misfit_of(message, kinds[name], "message")
 
 
@@ -1391,7 +1391,7 @@ def refused(message: Any, why: str) -> Ack:
     """
     # A message without a usable id gets an empty one. The page then has no command to which the reply belongs.
     identity = message.get("id") if isinstance(message, Mapping) else None
-    text = f"the kernel does not understand this message, and did nothing: {why}. Reload the page"
+    text = f"the kernel ignored an invalid message: {why}. Reload the page"
     return Ack(
         type="ack", id=identity if isinstance(identity, str) and _is_whole(identity) else "", accepted=False, text=text
     )
@@ -1445,7 +1445,7 @@ def _is_plain(data: Any, expected: Any) -> bool:
 
 
 def _mismatch(data: Any) -> str:
-    return f"{_shown(data)}, which it cannot be"
+    return f"{_shown(data)}, which is not a valid value"
 
 
 def _shown(data: Any) -> str:

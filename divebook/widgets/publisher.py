@@ -246,7 +246,7 @@ class Publisher(Generic[FeedT]):
             except StoreClosedError:  # as the kernel ends
                 self._stop_sending()
             except StoreError:  # damaged: the code that writes to it reports that where it is seen
-                _log.exception("a live view ends: its events cannot be read")
+                _log.exception("a live view stops, because the events of its run cannot be read")
                 self._stop_sending()
             # Under the lock, so that a listener or reply that is added now either keeps this thread alive or starts
             # another one.

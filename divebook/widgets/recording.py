@@ -29,6 +29,7 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import SavedRunError
 from divebook.events import Event
 from divebook.events.catalog import FAILED
+from divebook.events.upcast import RENAMED_STATUSES, RENAMED_TYPES, present_status
 from divebook.projections.failures import ItemNames
 from divebook.projections.spans import Span, item_name
 from divebook.projections.summary import ReadLog, badge_of
@@ -222,7 +223,8 @@ class RecordedPositions:
                 break
         else:
             raise IndexError(
-                f"the messages of event {sequence_of_request:,} are not in the part of the run that the notebook holds"
+                f"the messages of event {sequence_of_request:,} are not in the part of the run that the notebook "
+                "contains"
             )
         # The first event of the span starts the request. A later one up to `sequence` means that it had ended.
         ended = [number for number in self._recording["members"][row][1:] if number <= sequence]
@@ -230,7 +232,10 @@ class RecordedPositions:
 
     def why_at(self, sequence: int, name: str) -> NoReturn:
         """Raise `IndexError`: a recording may lack events, so that the causes of a value are unknown."""
-        raise IndexError(f"the causes of {name} at event {sequence:,} are not in the notebook: they need the whole log")
+        raise IndexError(
+            f"the causes of {name} at event {sequence:,} are unknown, because the notebook may not contain the "
+            "whole log"
+        )
 
     def welcome(self, view: str) -> Welcome:
         """Return the message with the data of the timeline and the graph that a view shows beside the replay."""
@@ -257,8 +262,8 @@ class RecordedPositions:
         if row < len(self._sequences) and self._sequences[row] == sequence:
             return row
         where = f"; its log was in {self._store}" if self._store else ""
-        held = f"{len(self._sequences):,} events of this run in the notebook"
-        raise IndexError(f"event {sequence:,} is not among the {held}{where}")
+        count = f"{len(self._sequences):,} events of this run"
+        raise IndexError(f"event {sequence:,} is not in the notebook, which contains {count}{where}")
 
     def state_at(self, sequence: int) -> StateView:
         """Return the state of the run after a recorded event, or before the first one. Raises `IndexError` if the
@@ -849,8 +854,12 @@ def checked_run(data: Any) -> PackedRun:
     """
     # Checked before everything else, so that the error of a newer file is not about a missing field.
     if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
-        raise SavedRunError(f"it has format {data['format']}, this divebook reads {FORMAT}; upgrade divebook")
-    return cast("PackedRun", checked(data, PackedRun))
+        raise SavedRunError(
+            f"the data of the run has format {data['format']}, but this version of divebook reads format {FORMAT}; "
+            "upgrade divebook"
+        )
+    saved = cast("PackedRun", checked(data, PackedRun))
+    return {**saved, "status": present_status(saved["status"])}
 
 
 def checked_recording(data: Any) -> Recording:
@@ -871,10 +880,10 @@ def unpack(text: str) -> Any:
         raw = engine.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED)
         # Limited before it is parsed: a small text can unpack to gigabytes. ``eof`` is False if the end is missing.
         if engine.unconsumed_tail or not engine.eof:
-            raise SavedRunError(f"its data is cut off, or more than {size(MAX_UNPACKED)} when unpacked")
+            raise SavedRunError(f"the data of the run is incomplete, or larger than {size(MAX_UNPACKED)} when unpacked")
         return json.loads(raw)
     except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
-        raise SavedRunError(f"its data cannot be unpacked: {error}") from None
+        raise SavedRunError(f"the data of the run cannot be unpacked: {error}") from None
 
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
@@ -942,8 +951,46 @@ def _upgraded(data: Any) -> Any:
         for question in questions if isinstance(questions, list) else ():
             if isinstance(question, dict):
                 _upgrade_question(question)
+        _rename_statuses(data)
+        _rename_event_types(events)
     _add_defaults(data, Recording)
     return data
+
+
+def _rename_statuses(data: dict[str, Any]) -> None:
+    """Replace the former name of a status at the end of a run, in the header and in the states."""
+    header = data.get("header")
+    if not isinstance(header, dict):
+        return
+    former = header.get("status")
+    # Only final statuses were renamed, so that the header tells whether any state has a former name. The other
+    # recordings, which are nearly all, are not searched.
+    if not isinstance(former, str) or former not in RENAMED_STATUSES:
+        return
+    status = present_status(former)
+    header["status"] = status
+    base = data.get("base")
+    if isinstance(base, dict) and base.get("status") == former:
+        base["status"] = status
+    rows = data.get("changes")
+    for changes in rows if isinstance(rows, list) else ():
+        # A change of the status is ["status", "", "picture"].
+        if isinstance(changes, list):
+            changes[:] = [["status", "", status] if change == ["status", "", former] else change for change in changes]
+
+
+def _rename_event_types(events: Any) -> None:
+    """Replace the former names of event types in the columns of a recording's events."""
+    names = events.get("names") if isinstance(events, dict) else None
+    types = events.get("type") if isinstance(events, dict) else None
+    if not isinstance(names, list) or not isinstance(types, list):
+        return
+    # A step may have the same name, so the present name is added to the list, and only the types refer to it.
+    for former, present in RENAMED_TYPES.items():
+        if former in names:
+            place = names.index(former)
+            events["type"] = types = [len(names) if number == place else number for number in types]
+            names.append(present)
 
 
 def _add_defaults(data: Any, kind: Any) -> None:
@@ -996,7 +1043,7 @@ def _check_sizes(recording: Recording) -> None:
     lengths |= {len(cast("Any", events)[name]) == rows for name in (*EVENT_TEXTS, *EVENT_NUMBERS)}
     lengths |= {len(recording["members"]) == count, len(recording["data"]) == rows == len(recording["changes"])}
     if lengths != {True}:
-        raise SavedRunError("its columns are not of the same length")
+        raise SavedRunError("the columns in the data of the run have different lengths")
     # These columns contain indexes into `names`. An index beyond the end would fail later, while a page is shown.
     places = (place for name in SPAN_TEXTS for place in cast("Any", spans)[name])
     is_sound = all(0 <= place < len(spans["names"]) for place in places)
@@ -1006,7 +1053,7 @@ def _check_sizes(recording: Recording) -> None:
     is_sound &= all(0 < one < other for one, other in pairwise([*events["sequence"], MAX_FIRST]))
     is_sound &= all(0 <= one < other for one, other in pairwise([*spans["id"], recording["total"]]))
     if not is_sound:
-        raise SavedRunError("its parts contradict each other")
+        raise SavedRunError("parts of the data of the run contradict each other")
     for change in (change for event in recording["changes"] for change in event):
         _check_change(change)
 
@@ -1017,13 +1064,15 @@ def _check_change(change: list[Any]) -> None:
     """
     # Two parts remove a cell, three set it.
     if len(change) not in (2, 3) or not all(isinstance(part, str) for part in change[:2]):
-        raise SavedRunError("one of its changes has the wrong form")
+        raise SavedRunError("a state change in the data of the run has the wrong form")
     (part, name) = change[:2]
     value = change[2:]
     if part in WHOLE and (name or not value):
-        raise SavedRunError(f"one of its changes takes {part} away")
+        raise SavedRunError(f"a state change in the data of the run removes {part}, which every state must have")
     kind = PARTS.get(part)
     if kind is None:
-        raise SavedRunError(f"one of its changes is of {one_line(part, 40)!r}, which states do not have")
+        raise SavedRunError(
+            f"a state change in the data of the run has the part {one_line(part, 40)!r}, which states do not have"
+        )
     for new in value:
         checked(new, kind)

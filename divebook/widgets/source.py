@@ -520,7 +520,7 @@ def awaited_from_outside(execution: Run) -> str:
         return "Answer the question to continue"
     # A wait with a time limit ends by itself.
     signals = [str(awaited) for awaited in awaited_signals(state) if awaited.until_us is None]
-    return f"It waits for {signals[0]}: send it to continue" if signals else ""
+    return f"The run waits for {signals[0]}; send the signal to continue" if signals else ""
 
 
 MAX_ERROR = 2000
@@ -680,7 +680,7 @@ def waits_of(execution: Run, driven_by: str | None = None) -> str:
     state = execution.state
     blocked = execution.internals.held_up if driven_by is None else f"continues in {driven_by}"
     if state.status == ENQUEUED:
-        due = "" if state.due_us is None else f", from {local_time(to_datetime(state.due_us))} on"
+        due = "" if state.due_us is None else f", not before {local_time(to_datetime(state.due_us))}"
         blocked = f"waits in the queue {one_line(state.queue or '', MAX_NAME)} for a worker{due}"
     signals = [] if state.is_over else awaited_signals(state)
     hints = [Hint("signal", (execution.id, awaited.name), "signal", (awaited.name,)) for awaited in signals]

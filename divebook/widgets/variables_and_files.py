@@ -139,7 +139,7 @@ class VariableReader:
         try:
             head = _head(variable.value)
         except (UnopenableValueError, ValueError) as error:
-            return {**view, "text": one_line(f"its rows cannot be shown: {error}", TEXT)}
+            return {**view, "text": one_line(f"the rows cannot be shown: {error}", TEXT)}
         # Only tables and lists of records have rows. All other values are shown as text.
         if head:
             columns, rows = self._table(variable.name, head)
@@ -156,7 +156,7 @@ class VariableReader:
         if media_type == HTML and len(content) <= MOST_RICH:
             source = self._redactor.under(variable.name, content.decode("utf-8", "replace"))
             return {**view, "type": HTML_TYPE, "size": size, "text": str(source)}
-        too_large = "too large for the view: get it from the run"
+        too_large = "too large to be shown here; get the value from the run"
         return {**view, "type": one_line(media_type, CELL), "size": size, "text": too_large}
 
     def _text(self, name: str, value: Any) -> str:
@@ -255,7 +255,7 @@ def _head(value: Any) -> list[Mapping[str, Any]]:
     if isinstance(value, Arrow) and len(value.shape) == 2:
         # The size is estimated before anything is decoded.
         if value.least_bytes() > LARGEST:
-            raise ValueError(f"it has more than {LARGEST // 1_000_000} MB")
+            raise ValueError(f"the table has more than {LARGEST // 1_000_000} MB")
         # `head` decodes the whole table, so that large tables are left alone.
         return [row for row in value.head(HEAD) if isinstance(row, Mapping)]
     first = value[:HEAD] if isinstance(value, list | tuple) else []

@@ -209,7 +209,7 @@ class ViewModel:
         """Answer a query (request for data) of one view. This method refuses all queries; subclasses answer the queries
         that they support.
         """
-        self._refuse(request, f"this view takes no messages of the type {request['type']!r}")
+        self._refuse(request, f"this view does not accept messages of type {request['type']!r}")
 
 
 # --- comms for the JupyterLab extension ------------------------------------------------------------------------------
@@ -262,16 +262,16 @@ Intent: TypeAlias = AnswerGiven | Steering | RunsWish | TakingOver
 
 
 def _refuse() -> NoReturn:
-    raise SetupError("this view takes answers only")
+    raise SetupError("this view accepts only answers")
 
 
 def _refuse_wish(wish: RunsWish) -> None:
-    raise SetupError(f"this view has no list of executions, so it cannot {wish['command']} any")
+    raise SetupError(f"this view has no list of runs, so the command {wish['command']!r} is not available here")
 
 
 def _refuse_files(wish: TakingOver) -> str:
     raise SetupError(
-        f"this view cannot copy changed files to your folder: use {advised('apply')} with {', '.join(wish['paths'])}"
+        f"this view cannot copy changed files to your folder; use {advised('apply')} with {', '.join(wish['paths'])}"
     )
 
 
@@ -400,7 +400,7 @@ def built(name: str) -> str:
     """Return the content of a file of the front end. Raise `SetupError` if the front end was not built."""
     path = STATIC / name
     if not path.exists():
-        raise SetupError(f"{path} is missing: build the front end with `python widgets/frontend.py build`")
+        raise SetupError(f"{path} is missing; build the front end with `python widgets/frontend.py build`")
     return path.read_text(encoding="utf-8")
 
 
@@ -708,7 +708,7 @@ class RunCommands:
     def _open(self, names: Sequence[str]) -> None:
         """Show nothing, one execution, or the comparison of several executions below the list."""
         if self._show is None:
-            raise SetupError(f"nothing can be shown here; run {advised('show ID', 'divebook.show(ID)')} in a cell")
+            raise SetupError(f"runs cannot be shown here; run {advised('show ID', 'divebook.show(ID)')} in a cell")
         # Shown first: if this fails, the list does not mark the execution as open.
         self._show(names)
         self._feed.opened = names[0] if len(names) == 1 else None
@@ -781,7 +781,7 @@ class OfferView(FollowingView):
             # A message may be forged, so the name is compared with the choices.
             names = [choice["name"] for choice in offer["choices"]]
             if name not in names:
-                raise SetupError(f"{name!r} is not available; use one of {', '.join(names)}")
+                raise SetupError(f"unknown choice {name!r}; choose one of: {', '.join(names)}")
             choose(str(name))
 
         super().__init__(Publisher(OfferFeed(offer)), Handlers(take))

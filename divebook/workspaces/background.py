@@ -115,7 +115,7 @@ class BackgroundProcess:
     status
         Initial status.
     takes_input
-        Whether input can be written while the process runs. Otherwise the input is empty.
+        True to allow input while the process runs. Otherwise the input is empty.
     """
 
     def __init__(
@@ -243,13 +243,15 @@ class BackgroundProcess:
             The process has ended, was started without input, or its input is closed.
         """
         if self._input is None:
-            raise ProcessInputError(f"the process {self.process_id!r} takes no input: start it with takes_input")
+            raise ProcessInputError(
+                f"process {self.process_id!r} accepts no input; start it again with takes_input=True"
+            )
         if not self.is_running:
             raise ProcessInputError(
-                f"the process {self.process_id!r} reads no more, it is {self.status}: start it again"
+                f"process {self.process_id!r} cannot read input, because its status is {self.status}; start it again"
             )
         if self._is_input_closed:
-            raise ProcessInputError(f"the process {self.process_id!r} was given the end of its input: start it again")
+            raise ProcessInputError(f"the input of process {self.process_id!r} is already closed; start it again")
         if text:
             self._input.write(text.encode())
         if is_last:
@@ -270,7 +272,7 @@ class ProcessManager:
     """Manager of the background processes of one workspace. It starts processes, reads their output, and ends them with
     the workspace.
 
-    The manager is a resource of the workspace, which closes it and so ends its processes on exit.
+    The manager is a resource of the workspace. The workspace closes its resources on exit, which ends the processes.
 
     Parameters
     ----------
@@ -313,7 +315,7 @@ class ProcessManager:
         process_id
             Name of the process; by default ``proc-`` and eight digits.
         takes_input
-            Whether input can be written while the process runs (`BackgroundProcess.write_input`).
+            True to allow input while the process runs (`BackgroundProcess.write_input`).
 
         Raises
         ------
@@ -328,7 +330,7 @@ class ProcessManager:
         existing = self._processes.get(name)
         # The id of an ended process can be used again.
         if existing is not None and existing.is_running:
-            raise ProcessIdError(f"the process {name!r} is still running: kill it first, or give another id")
+            raise ProcessIdError(f"process {name!r} is still running; kill it first, or choose another id")
         shell: Shell = self._workspace.shell
         process = BackgroundProcess(name, [command, *several(args, "args")], cwd, "running", takes_input=takes_input)
         # Removed first, so that a reused id moves to the end of the list.
@@ -373,7 +375,7 @@ class ProcessManager:
         process = self._processes.get(process_id)
         if process is None:
             names = ", ".join(self._processes) or "none"
-            raise ProcessIdError(f"no process {process_id!r} is known; known: {names}")
+            raise ProcessIdError(f"unknown process {process_id!r}; existing processes: {names}")
         return process
 
     async def kill(self, process_id: str) -> bool:

@@ -244,7 +244,7 @@ class Disk:
                 names = os.listdir(descriptor)
                 hidden = set(names) - set(self.policy.visible(descriptor, names))
                 if hidden:
-                    raise PathNotAllowedError(source, f"it holds {min(hidden)}, which is refused")
+                    raise PathNotAllowedError(source, f"it contains {min(hidden)}, which is not allowed")
                 modes = {name: os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode for name in names}
             finally:
                 os.close(descriptor)
@@ -333,7 +333,7 @@ class Disk:
         if not pattern:
             raise FileOperationError("glob", pattern, "the pattern is empty")
         if "\0" in pattern:
-            raise PathNotAllowedError(pattern.replace("\0", "\\0"), "a path cannot hold NUL")
+            raise PathNotAllowedError(pattern.replace("\0", "\\0"), "a path cannot contain NUL characters")
         is_absolute = pattern.startswith("/")
         whole = os.path.normpath(self.policy.absolute(pattern))
         parts = whole.split("/")
@@ -391,7 +391,7 @@ class FileOperator(ABC):
 
     @abstractmethod
     async def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the content of a file; with `offset` and `length`, a part of it in bytes."""
+        """Return the content of a file, or the part that starts at byte `offset` and has at most `length` bytes."""
 
     @abstractmethod
     async def write_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
@@ -415,8 +415,8 @@ class FileOperator(ABC):
 
     @abstractmethod
     async def move(self, src: str, dst: str) -> None:
-        """Move a file or folder. If `dst` is a folder, it is moved into that folder; if `dst` is a file, the file is
-        replaced.
+        """Move a file or folder. If `dst` is a folder, the source is moved into this folder. If `dst` is a file, that
+        file is replaced.
         """
 
     @abstractmethod
@@ -425,8 +425,8 @@ class FileOperator(ABC):
 
     @abstractmethod
     async def stat(self, path: str) -> dict[str, Any]:
-        """Return ``size``, ``mtime``, ``is_file`` and ``is_dir`` of a path. A value that the workspace does not know is
-        None.
+        """Return ``size``, ``mtime``, ``is_file`` and ``is_dir`` of a path. A value is None if the workspace does not
+        provide it.
         """
 
     @abstractmethod
@@ -440,7 +440,9 @@ class FileOperator(ABC):
     async def read_file(
         self, path: str, *, encoding: str = "utf-8", errors: str = "strict", offset: int = 0, length: int | None = None
     ) -> str:
-        """Return the text of a file; with `offset` and `length`, a part of it in characters."""
+        """Return the text of a file, or the part that starts at character `offset` and has at most `length`
+        characters.
+        """
         require_slice(offset, length)
         # Offset and length are in characters, so that the whole file must be decoded.
         content = await self.read_bytes(path)
@@ -546,7 +548,7 @@ class LocalFileOperator(FileOperator):
     Attributes
     ----------
     describe
-        Returns a description of the files for agents; None for no description. Called in a thread.
+        Function that returns a description of the files for agents; None for no description. It is called in a thread.
     """
 
     def __init__(self, policy: PathPolicy | str | Path, tmp_dir: str | None = None) -> None:
@@ -565,7 +567,7 @@ class LocalFileOperator(FileOperator):
         return self.disk.policy
 
     async def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the content of a file; with `offset` and `length`, a part of it in bytes."""
+        """Return the content of a file, or the part that starts at byte `offset` and has at most `length` bytes."""
         require_slice(offset, length)
         return await _in_thread("read", path, lambda: self.disk.read(path, offset, length))
 
@@ -590,8 +592,8 @@ class LocalFileOperator(FileOperator):
         await _in_thread("mkdir", path, lambda: self.disk.make_folder(path, parents=parents), _AROUND)
 
     async def move(self, src: str, dst: str) -> None:
-        """Move a file or folder. If `dst` is a folder, it is moved into that folder; if `dst` is a file, the file is
-        replaced.
+        """Move a file or folder. If `dst` is a folder, the source is moved into this folder. If `dst` is a file, that
+        file is replaced.
         """
         await _in_thread("move", src, lambda: self.disk.move(src, dst), "source")
 
@@ -610,7 +612,7 @@ class LocalFileOperator(FileOperator):
     async def read_bytes_stream(self, path: str, *, chunk_size: int = CHUNK) -> AsyncIterator[bytes]:
         """Yield the content of a file in pieces of bytes."""
         if chunk_size < 1:
-            raise ValueError(f"a chunk must have 1 byte or more, not {chunk_size}")
+            raise ValueError(f"chunk_size must be at least 1 byte, not {chunk_size}")
         pieces = self.disk.pieces(path, chunk_size)
         # The default b"" ends the loop: StopIteration cannot be passed from a thread to a coroutine.
         while piece := await _in_thread("read", path, lambda: next(pieces, b"")):

@@ -41,21 +41,22 @@ class LocalWorkspace(Workspace):
     Parameters
     ----------
     default_path
-        Folder of relative paths, in which commands start; by default the current one. It must exist.
+        Folder to which relative paths refer, and in which commands start; by default the current folder. It must exist.
     allowed_paths
-        Further folders whose files may be reached.
+        Further folders whose files may be accessed.
     shell_timeout
         Time limit in seconds of commands for which the caller sets none.
     tmp_base_dir
         Folder in which the folder of temporary files is created.
     enable_tmp_dir
-        Whether there is a folder of temporary files.
+        True to create a folder of temporary files.
     environ, secrets
         Variables of all commands. The values of `secrets` are redacted in their output.
     openat2
-        Whether the kernel resolves paths; by default if it can.
+        True if the system call `openat2` of the Linux kernel resolves paths; by default if the kernel supports it.
     guard
-        Refuses files of the folders; see `divebook.workspaces.paths.PathPolicy`. It does not apply to commands.
+        Function that can refuse access to files of the folders; see `divebook.workspaces.paths.PathPolicy`. It does not
+        apply to commands.
 
     Examples
     --------
@@ -108,9 +109,9 @@ class LocalWorkspace(Workspace):
         """
         # The temporary folder is made last, so that an error about another folder leaves nothing on the disk.
         if not os.path.isdir(self._default):
-            raise WorkspaceGoneError(f"the folder {self._default} of a workspace does not exist: create it first")
+            raise WorkspaceGoneError(f"the folder {self._default} of a workspace does not exist; create it first")
         if self._has_tmp and self._tmp_base is not None and not os.path.isdir(self._tmp_base):
-            raise WorkspaceGoneError(f"tmp_base_dir {self._tmp_base} of a workspace does not exist: create it first")
+            raise WorkspaceGoneError(f"tmp_base_dir {self._tmp_base} of a workspace does not exist; create it first")
         policy = PathPolicy(self._open_root(str(self._default)), guard=self._guard)
         files = LocalFileOperator(policy)
         files.describe = functools.partial(_describe_files, files)
@@ -118,7 +119,7 @@ class LocalWorkspace(Workspace):
         self._file_operator = files
         for folder in self._allowed:
             if not folder.is_dir():
-                raise WorkspaceGoneError(f"the allowed folder {folder} of a workspace does not exist: create it first")
+                raise WorkspaceGoneError(f"the allowed folder {folder} of a workspace does not exist; create it first")
             if folder != self._default:
                 policy.add(self._open_root(str(folder)))
         if self._has_tmp:
@@ -177,7 +178,9 @@ class LocalWorkspace(Workspace):
     def root(self) -> Root:
         """Folder with the files of the workspace; raises `WorkspaceNotEnteredError`."""
         if not isinstance(self._file_operator, LocalFileOperator):
-            raise WorkspaceNotEnteredError("Environment not entered: a workspace has a folder while it is entered")
+            raise WorkspaceNotEnteredError(
+                "Environment not entered: the folder of a workspace is available only inside `async with workspace:`"
+            )
         return self._file_operator.policy.default
 
     @property
@@ -206,7 +209,7 @@ _READY = "divebook-ready"
 class VirtualenvWorkspace(LocalWorkspace):
     """Workspace on this machine whose commands use a Python virtual environment of the workspace.
 
-    The environment lies beside the folder and is kept when the workspace is left.
+    The virtual environment is stored next to the folder, and remains when the workspace is left.
 
     Parameters
     ----------
@@ -217,7 +220,8 @@ class VirtualenvWorkspace(LocalWorkspace):
     packages
         Packages to install into a new environment.
     venv_path
-        Folder of the environment; by default beside the folder, with its name and ``.venv``.
+        Folder of the virtual environment; by default next to the folder of the workspace, with the name of that folder
+        and ``.venv``.
     """
 
     kind: ClassVar[str] = "virtualenv"
@@ -259,7 +263,9 @@ class VirtualenvWorkspace(LocalWorkspace):
             result = await self.shell.execute(command, timeout=float("inf"))
             if result.exit_code:
                 output = result.stderr.strip()[-2000:] or result.stdout.strip()[-2000:]
-                raise ShellExecutionError(" ".join(command), f"the environment {folder} cannot be made: {output}")
+                raise ShellExecutionError(
+                    " ".join(command), f"the virtual environment {folder} cannot be created: {output}"
+                )
         await asyncio.to_thread((self.venv_path / _READY).touch)
 
     async def requirements(self) -> list[str]:
@@ -294,7 +300,7 @@ class VirtualenvWorkspace(LocalWorkspace):
         if result.exit_code:
             output = result.stderr.strip()[-2000:] or result.stdout.strip()[-2000:]
             raise ShellExecutionError(
-                " ".join(command), f"the environment {self.venv_path} cannot be changed: {output}"
+                " ".join(command), f"the virtual environment {self.venv_path} cannot be changed: {output}"
             )
         return result.stdout
 
@@ -333,7 +339,9 @@ def _interpreter(python: str | None) -> str:
         return sys.executable
     program = shutil.which(python) or shutil.which(f"python{python}")
     if program is None:
-        raise ShellExecutionError("", f"there is no Python {python} here: install it, or uv, which can")
+        raise ShellExecutionError(
+            "", f"Python {python} is not installed; install it, or install uv, which can download Python versions"
+        )
     return program
 
 
@@ -398,7 +406,7 @@ class FencedWorkspace(LocalWorkspace):
         program = shutil.which(PROGRAM)
         if program is None:
             raise ShellExecutionError(
-                "", f"a fence needs the program {PROGRAM}: install bubblewrap, or use a container"
+                "", f"a fenced workspace needs the program {PROGRAM}; install bubblewrap, or use a container"
             )
         fence = _Fence(program, [root.path for root in policy.roots])
         reapers = Reapers(fence.command, fence.require_closed)
@@ -475,8 +483,8 @@ class _Fence:
             if self._hidden.get(path) != _special(path):
                 raise ShellExecutionError(
                     "",
-                    f"another program has made the Unix socket {path}, which commands in the fence could connect to: "
-                    "remove it, or leave the workspace and enter it again, which hides it",
+                    f"another program has created the Unix socket {path}, and commands in the fence could connect to "
+                    "it; remove the socket, or leave the workspace and enter it again to hide the socket",
                 )
 
     def _sockets_of_others(self) -> list[str]:
@@ -652,7 +660,7 @@ class FilesWorkspace(LocalWorkspace):
 class _NoShell(Shell):
     async def _run(self, request: CommandRequest) -> NoReturn:
         command = request.command if isinstance(request.command, str) else " ".join(request.command)
-        raise ShellExecutionError(command, "the workspace has files only: its definition says Shell: false")
+        raise ShellExecutionError(command, "the workspace cannot run commands, because its definition has Shell: false")
 
     async def close(self) -> None:
         """Return without doing anything: this shell never starts a process that would have to be ended."""

@@ -91,7 +91,7 @@ def _try_lock(descriptor: int) -> bool:
         elif _msvcrt is not None:
             _change_byte_lock(descriptor, _msvcrt.LK_NBLCK)
         else:
-            raise OSError(errno.ENOLCK, "this system has no locks of files")
+            raise OSError(errno.ENOLCK, "this operating system does not support file locks")
     except (BlockingIOError, PermissionError):  # the second one on Windows
         return False
     return True

@@ -112,7 +112,7 @@ LONGEST_NAME = 255
 # Flags of every open: commands do not inherit the descriptor, and a terminal does not become that of this process.
 _PLAIN = CLOEXEC | NOCTTY
 NOT_A_FILE = "not a regular file"
-ABOVE = "leads above the root by .."
+ABOVE = "'..' leads out of the folder"
 
 
 def path_of(descriptor: int) -> str:
@@ -136,12 +136,14 @@ class Root:
     name
         Path of the folder for the programs that create links in it, such as its mount point in a container.
     openat2
-        Whether the kernel resolves paths; by default if it can.
+        True if the system call `openat2` of the Linux kernel resolves paths; by default if the kernel supports it.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, name: str | None = None, openat2: bool | None = None) -> None:
         if not DIRECTORY:
-            raise SetupError("workspaces need Linux or macOS: Windows cannot open a path below an open folder")
+            raise SetupError(
+                "workspaces need Linux or macOS, because Windows cannot open a path relative to an open folder"
+            )
         real = os.path.realpath(path)
         self.path = real
         """Real path of the folder on this machine."""
@@ -184,11 +186,11 @@ class Root:
             The path is outside the folder, contains NUL, or is too long.
         """
         if "\0" in path:
-            raise PathNotAllowedError(path.replace("\0", "\\0"), "a path cannot hold NUL")
+            raise PathNotAllowedError(path.replace("\0", "\\0"), "a path cannot contain NUL characters")
         try:
             parts = [os.fsencode(part) for part in path.split("/")]
         except UnicodeEncodeError:
-            raise PathNotAllowedError(ascii(path)[1:-1], "no name of a file can be written so") from None
+            raise PathNotAllowedError(ascii(path)[1:-1], "it contains characters that file names cannot have") from None
         # Checked here, so that both ways to open refuse such names with the same error.
         if sum(map(len, parts)) + len(parts) > LONGEST_PATH or any(len(part) > LONGEST_NAME for part in parts):
             raise PathNotAllowedError(path, "name too long")
@@ -303,18 +305,18 @@ class Root:
         try:
             return self.relative(target)
         except PathNotAllowedError:
-            raise PathNotAllowedError(path, f"a link leads out, to {target}") from None
+            raise PathNotAllowedError(path, f"a symbolic link leads out of the folder, to {target}") from None
 
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
         """Open the folder that contains a path. Yield the folder's descriptor and the last name of the path.
 
-        For operations on the name itself, such as rename and delete: they act on that folder, even if it is moved
-        meanwhile.
+        Use this for operations on the name itself, such as rename and delete. They then act on this folder even if it
+        is moved in the meantime.
         """
         head, _, name = self.relative(path).rstrip("/").rpartition("/")
         if name in ("", ".", ".."):
-            raise PathNotAllowedError(path, "names no entry of a folder")
+            raise PathNotAllowedError(path, "a path must end with the name of a file or folder")
         descriptor = self.open_file(head or ".", PATH_ONLY | os.O_DIRECTORY)
         try:
             yield descriptor, name
@@ -468,8 +470,8 @@ class PathPolicy:
     refused.
 
     A path is compared with each folder in three forms: as it is written, without ``..``, and without links. The first
-    form that can be opened counts. What is opened is always below one of the folders, even if the path changes
-    meanwhile (`Root`).
+    form that can be opened is used. The opened file is always below one of the folders, even if the path is changed in
+    the meantime (`Root`).
 
     Parameters
     ----------
@@ -478,8 +480,9 @@ class PathPolicy:
     allowed
         The other folders.
     guard
-        Returns the reason why a file below a folder is refused, or an empty string. It gets the real paths of the
-        opened file and of the folder, so that neither links nor other spellings of a path bypass it.
+        Function that returns the reason why a file below a folder is refused, or an empty string if it is allowed. It
+        receives the real paths of the opened file and of the folder, so that neither links nor other spellings of a
+        path bypass it.
     """
 
     def __init__(self, default: Root, allowed: Sequence[Root] = (), guard: Guard | None = None) -> None:

@@ -142,9 +142,9 @@ class ResourceRegistry:
         if key in self._resources:
             return self._resources[key]
         if key not in self._factories:
-            raise KeyError(f"no factory for resource {key!r}: register_factory({key!r}, ...)")
+            raise KeyError(f"no factory for resource {key!r}; call register_factory({key!r}, ...) first")
         if self._workspace is None:
-            raise RuntimeError("the registry is not bound to a workspace: enter one first")
+            raise RuntimeError("the resource registry is not bound to a workspace; enter a workspace first")
         # One task for all concurrent requests of a key; it is shielded, because another request may still wait for it.
         with self._waiting_for(key):
             task = self._creating.get(key)
@@ -171,7 +171,9 @@ class ResourceRegistry:
         cycle = self._chain(key, requester)
         if cycle is not None:
             keys = " -> ".join(repr(each) for each in (requester, *cycle))
-            raise RuntimeError(f"the factories of resources wait for each other ({keys}): remove one of these requests")
+            raise RuntimeError(
+                f"the factories of resources wait for each other ({keys}); remove one of these dependencies"
+            )
         self._awaited.setdefault(requester, []).append(key)
         try:
             yield
@@ -231,7 +233,8 @@ class ResourceRegistry:
         for state in states:
             if not isinstance(state, Mapping):
                 raise TypeError(
-                    f"a saved state of resources is {_FORM}, not with {state!r}: give what export_state() returned"
+                    f"a saved state of resources must have the form {_FORM}, without {state!r}; pass the result of "
+                    "export_state()"
                 )
         self._saved.update(entries)
 
@@ -310,7 +313,7 @@ class ResourceRegistry:
             try:
                 text = await _call(resource, "get_context_instructions")
             except Exception as error:  # noqa: BLE001 - an agent works without
-                _log.warning("resource %s has no description: %s", key, error)
+                _log.warning("the description of resource %s is not available: %s", key, error)
             else:
                 texts |= {key: str(text)} if text else {}
         return texts

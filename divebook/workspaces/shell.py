@@ -118,7 +118,7 @@ class Shell(ABC):
     environ
         Environment variables of all commands.
     secrets
-        Returns environment variables with secret values, which are redacted in output.
+        Function that returns environment variables with secret values. The values are redacted in output.
     output_limit
         Maximum number of bytes of each output stream in memory.
     """
@@ -164,11 +164,12 @@ class Shell(ABC):
         stdin
             Input; an iterator may yield it piece by piece while the command runs.
         on_output
-            Called with output as it arrives: ``on_output("stdout", text)``.
+            Function that is called with each piece of output as it arrives: ``on_output("stdout", text)``.
         on_start
-            Called with the process id when the command runs.
+            Function that is called with the process id as soon as the command runs.
         undecodable
-            Treatment of bytes that are not UTF-8 in the text for `on_output`: an error handler of `bytes.decode`.
+            Error handler of `bytes.decode` for bytes of the output that are not UTF-8. It applies to the text for
+            `on_output`.
 
         Raises
         ------
@@ -183,7 +184,7 @@ class Shell(ABC):
         """
         seconds = self.default_timeout if timeout is None else _limit(timeout)
         if not command or (isinstance(command, str) and not command.strip()):
-            raise ShellExecutionError("", "there is no command")
+            raise ShellExecutionError("", "the command is empty")
         # Secrets are read for each command, since they may change, and are redacted in its output from now on.
         secrets = dict(self._secrets()) if self._secrets is not None else {}
         data = stdin.encode() if isinstance(stdin, str) else stdin
@@ -243,20 +244,26 @@ def require_runnable(command: object, environ: Mapping[Any, Any]) -> None:
     words = [command] if isinstance(command, str) else command
     for word in words:
         if not isinstance(word, str):
-            raise TypeError(f"a word of a command must be a string, not {word!r}: write str(...)")
+            raise TypeError(f"each word of a command must be a string, not {word!r}; convert it with str(...)")
         if not _is_text_of_systems(word):
-            raise ShellExecutionError("", f"the command cannot be run with {word!a}: leave out NUL and half letters")
+            raise ShellExecutionError(
+                "", f"the command contains {word!a}; remove NUL characters and unpaired surrogates"
+            )
     if not words[0]:
-        raise ShellExecutionError("", "the command names no program: its first word is empty")
+        raise ShellExecutionError("", "the first word of the command must be the name of a program, but it is empty")
     for name, value in environ.items():
         if not (isinstance(name, str) and isinstance(value, str)):
             wrong = name if not isinstance(name, str) else value
-            raise TypeError(f"the variable {name!r} of a command must be a string, not a {type(wrong).__name__}")
+            raise TypeError(
+                f"the environment variable {name!r} of a command must be a string, not a {type(wrong).__name__}"
+            )
         if not name or "=" in name or not _is_text_of_systems(name):
-            raise ShellExecutionError("", f"a variable of a command cannot be named {name!a}")
+            raise ShellExecutionError("", f"invalid name of an environment variable: {name!a}")
         if not _is_text_of_systems(value):  # the value may be secret, so the error does not contain it
             raise ShellExecutionError(
-                "", f"the value of the variable {name} holds NUL or half a letter: leave that out"
+                "",
+                f"the value of the environment variable {name} contains a NUL character or an unpaired surrogate; "
+                "remove it",
             )
 
 
@@ -375,15 +382,15 @@ class LocalShell(Shell):
     reapers
         Owner of the helper process; by default a new one.
     scratch
-        Returns the folder for files with long output; None drops the middle of long output.
+        Function that returns the folder for files with long output. With None, the middle of long output is dropped.
     shell
         Program with arguments that runs commands given as one string.
 
     Attributes
     ----------
     inherited
-        Returns the environment variables that commands inherit from this process. A workspace replaces this function,
-        for example to activate a virtual environment.
+        Function that returns the environment variables that commands inherit from this process. A workspace replaces
+        this function, for example to activate a virtual environment.
     description
         Description of the shell for agents; None without one.
     """
@@ -435,10 +442,10 @@ class LocalShell(Shell):
                 undecodable=request.undecodable,
             )
         except WrongFolderError as error:
-            reason = f"cannot run in {folder}: {error.args[0].strerror}"
+            reason = f"the command cannot run in folder {folder}: {error.args[0].strerror}"
             raise ShellExecutionError(without_secrets(str(command)), reason) from None
         except OSError as error:  # no process can be started
-            raise ShellExecutionError(without_secrets(str(command)), f"cannot be run: {error}") from error
+            raise ShellExecutionError(without_secrets(str(command)), f"the command cannot be run: {error}") from error
         return command_result(outcome.code, out, err, timed_out=outcome.timed_out, duration=outcome.seconds)
 
     async def get_context_instructions(self) -> str | None:
@@ -628,7 +635,8 @@ class Reapers:
                 self._stop()
                 errors.seek(0)
                 reason = (
-                    errors.read(_LONGEST_REASON).decode(errors="replace").strip() or "it ended at once without output"
+                    errors.read(_LONGEST_REASON).decode(errors="replace").strip()
+                    or "the program ended at once without output"
                 )
                 raise OSError(f"{Path(argv[0]).name} cannot run commands here: {reason}")
         return shell_end
@@ -741,7 +749,7 @@ async def run(
     stdin
         Input of the command.
     on_start
-        Called with the process id when the command runs.
+        Function that is called with the process id as soon as the command runs.
     undecodable
         Treatment of bytes that are not UTF-8 in the text for `listen`: an error handler of `bytes.decode`.
 

@@ -279,7 +279,7 @@ class Workspace(ABC):
         files = self.file_operator
         if not isinstance(files, LocalFileOperator):
             raise WorkspaceGoneError(
-                f"{type(self).__name__} has no folder on this machine: use a LocalFileOperator, or override `root`"
+                f"{type(self).__name__} has no folder on this machine; use a LocalFileOperator, or override `root`"
             )
         return files.policy.default
 
@@ -289,7 +289,8 @@ class Workspace(ABC):
         """
         if not self.root.is_there():
             raise WorkspaceGoneError(
-                f"the folder {self.root.path} of a workspace no longer exists: leave the workspace, and restore it"
+                f"the folder {self.root.path} of a workspace no longer exists; leave the workspace, and restore the "
+                "folder"
             )
 
     @property
@@ -355,8 +356,8 @@ class BusMessage:
 
 
 class MessageBus:
-    """Message bus between the agent sessions of one event loop. A subscriber, identified by a session id, gets the
-    messages sent after it subscribed.
+    """Message bus between the agent sessions of one event loop. A subscriber is identified by a session id, and gets
+    the messages that are sent after it has subscribed.
 
     Parameters
     ----------
@@ -372,13 +373,13 @@ class MessageBus:
         self._count = 0
 
     def subscribe(self, subscriber: str) -> None:
-        """Register a session id as a subscriber, which gets all messages that are sent from now on. A second call for
-        it changes nothing.
+        """Register a session id as a subscriber, which gets all messages that are sent from now on. A second call with
+        the same id has no effect.
         """
         self._positions.setdefault(subscriber, self._count)
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Remove a subscriber, given by its session id. Its unread messages are lost to it."""
+        """Remove a subscriber, given by its session id. The subscriber can no longer read its unread messages."""
         self._positions.pop(subscriber, None)
 
     def send(self, message: BusMessage) -> bool:
@@ -421,8 +422,8 @@ class MessageBus:
 
 
 class AgentSession:
-    """Session of one agent, with the files, the shell and the resources that it uses. By default they are those of a
-    workspace.
+    """Session of one agent, with the files, the shell and the resources that the agent uses. By default, these are the
+    files, shell and resources of a workspace.
 
     Parameters
     ----------
@@ -495,8 +496,8 @@ class AgentSession:
         return self._resources if self._resources is not None or self.workspace is None else self.workspace.resources
 
     def below(self) -> AgentSession:
-        """Create a session for an agent to which this session's agent delegates work. It uses the same files, shell and
-        resources, and has another id.
+        """Create a session for an agent to which this session's agent delegates work. The new session uses the same
+        files, shell and resources, and has a different id.
         """
         # Only own parts are passed. Those of the workspace are looked up at each use, since each entry creates new
         # ones.
@@ -532,7 +533,9 @@ def present_workspace() -> Workspace:
     """
     workspace = CURRENT_WORKSPACE.get()
     if workspace is None:
-        raise WorkspaceNotEnteredError("there is no workspace here: let the agent, step or workflow name one")
+        raise WorkspaceNotEnteredError(
+            "this code runs without a workspace; set a workspace for the agent, the step or the workflow"
+        )
     return workspace
 
 
@@ -549,5 +552,5 @@ def several(values: Iterable[T], argument: str) -> tuple[T, ...]:
         ``p``, ``y``, ...
     """
     if isinstance(values, str | bytes | os.PathLike):
-        raise TypeError(f"{argument} must be a list, not a string: write [{str(values)!r}]")
+        raise TypeError(f"{argument} must be a list, not a string; write [{str(values)!r}]")
     return tuple(values)

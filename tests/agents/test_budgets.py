@@ -108,7 +108,7 @@ def test_an_agent_that_only_answers_has_bounds_as_well():
 def test_what_a_definition_bounds():
     found = definitions_from({"Agents": [{"Name": "a", "Bounds": {"MaxCost": 0.5, "MaxLLMCalls": 3}}]})
     assert found.agents[0].bounds == {"max_cost": "0.5", "max_llm_calls": 3}
-    with pytest.raises(DefinitionError, match="an agent can be bounded in max_cost"):
+    with pytest.raises(DefinitionError, match="the bounds of an agent can be max_cost"):
         definitions_from({"Agents": [{"Name": "a", "Bounds": {"MaxIterations": 3}}]})
     with pytest.raises(BoundsError, match="max_seconds"):
         agent_bounds({"max_seconds": 3})

@@ -160,7 +160,8 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(lacking):
 def test_a_misspelled_provider_is_named_with_the_one_that_is_meant():
     environment = Environment(store="memory:", agents=[Agent("a", model="opnai:gpt-5-mini")])
     with pytest.raises(
-        SetupError, match=r"agent a: there is no model provider .* 'opnai:gpt-5-mini' names; did you mean openai:gpt-5"
+        SetupError,
+        match=r"agent a: there is no model provider .* used in 'opnai:gpt-5-mini'; did you mean openai:gpt-5",
     ):
         environment.start(Workflow("w", [Step("ask", prompt="hi")]))
 

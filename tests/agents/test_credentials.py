@@ -76,7 +76,7 @@ def test_what_a_tool_needs_again_and_what_is_data_stays_as_it_was(left):
 def test_what_was_left_out_is_said_once_of_each_thing(tmp_path, logs):
     asked(tmp_path)
     found = [text for text in logs() if "looks like a credential" in text]
-    assert [text.split(" contained ")[0] for text in found] == ["an answer of its model", "what tool tells returned"]
+    assert [text.split(" contained ")[0] for text in found] == ["a response of the model", "the result of tool tells"]
     assert all('Policy("credentials")' in text for text in found)
 
 

@@ -108,8 +108,8 @@ def test_nobody_asks_before_the_provider_wants_it(limiter, clock):
 
     said, left = asyncio.run(play())
     assert said == [
-        "openai:gpt-6: 0 of 10 at once, 1 more wait, waits 7 s as its provider asks",
-        "openai:gpt-6: 0 of 10 at once, 1 more wait, waits 1 s as its provider asks",
+        "openai:gpt-6: 0 of at most 10 concurrent requests, 1 waiting, paused for 7 s at the provider's request",
+        "openai:gpt-6: 0 of at most 10 concurrent requests, 1 waiting, paused for 1 s at the provider's request",
     ]
     assert left == 0
 

@@ -220,7 +220,7 @@ def test_a_file_that_cannot_be_read_is_as_if_it_were_not_there(tmp_path, clock, 
     cache = ResponseCache(tmp_path, Sealing(), clock)
     (tmp_path / f"d{ENDING}").write_bytes(written)
     assert cache.find("d", 1e9) is None
-    assert ["the model is asked instead" in message for message in logs()] == [True]
+    assert ["so the request is sent to the model" in message for message in logs()] == [True]
 
 
 def test_a_folder_that_cannot_be_written_to_keeps_nobody_from_answering(tmp_path, clock, logs):
@@ -316,7 +316,7 @@ def test_what_was_asked_differently_is_said_with_both(note, script):
     first = world.start(ASK).wait(20)
     other = Workflow("w", [Step("ask", prompt="Another question", agent="a", store="r")])
     error = world.start(other, model=f"recorded:{first.id}").wait(20).error
-    assert f"the run {first.id} recorded a different request 1 of agent a" in error
+    assert f"the recorded run {first.id} has a different request 1 of agent a" in error
     assert "'content': 'Ask'" in error
     assert "'content': 'Another question'" in error
 
@@ -342,7 +342,7 @@ def test_a_step_that_the_run_does_not_have_is_said(note, script):
     first = world.start(ASK).wait(20)
     other = Workflow("w", [Step("another", prompt="Ask", agent="a", store="r")])
     error = world.start(other, model=f"recorded:{first.id}").wait(20).error
-    assert "has no response to request 1 of agent a here, because it took another path" in error
+    assert "has no response to request 1 of agent a at this point, because that run took another path" in error
 
 
 def test_a_run_that_is_not_there_is_said(note, script):

@@ -114,16 +114,16 @@ def test_an_agent_without_tools_takes_one_reply_after_the_other():
 @pytest.mark.parametrize(
     ("written", "advice"),
     [
-        (5, "a reply of a script cannot be 5; write a string, {call:"),
+        (5, "invalid reply in a script: 5; write a string, {call:"),
         ({}, "cannot be {}"),
         ([], "parallel calls"),
         ({"cal": "search"}, "has no 'cal'; did you mean 'call'"),
-        ({"call": 5}, "`call` of a script cannot be 5"),
+        ({"call": 5}, "invalid `call` in a script: 5"),
         ({"call": [{"search": {}}, {"search": {}}]}, "write parallel calls as a list: [{call: {tool: ...}}, "),
         ({"say": 5}, "`say` of a script must be a string, not 5"),
         ({"error": "x", "say": "y"}, "write two replies"),
         ({"error": "x", "retry_after": 2}, "add a `status` such as 429"),
-        ({"say": "x", "status": 429}, "only a reply with `error` has 'status'"),
+        ({"say": "x", "status": 429}, "'status' is allowed only in a reply with `error`"),
         ([{"call": "a"}, {"output": 1}], "parallel calls"),
     ],
 )
@@ -150,7 +150,7 @@ def test_a_definition_has_a_script_for_when_its_model_is_scripted():
     ("written", "advice"),
     [
         ("replies.yaml", "a list of replies or a mapping with `turns`, not 'replies.yaml'"),
-        ({"turn": []}, "a script has no 'turn'; it has error, price, replies, turns, usage"),
+        ({"turn": []}, "unknown key 'turn' in a script; valid keys: error, price, replies, turns, usage"),
     ],
 )
 def test_a_script_of_another_form_is_refused(written, advice):
@@ -248,8 +248,8 @@ def test_a_function_is_not_called_again_for_a_request_that_the_log_has():
 @pytest.mark.parametrize(
     ("replies", "fault"),
     [
-        (lambda _: 3, "a reply of a script cannot be 3; write"),
-        (lambda _: {"answer": 3}, "a reply of a script has no 'answer'"),
+        (lambda _: 3, "invalid reply in a script: 3; write"),
+        (lambda _: {"answer": 3}, "unknown key 'answer' in a reply of a script"),
         (lambda _: len, "of a script returned a function; return"),
         (lambda _: {"error": "overloaded", "status": 400}, "overloaded"),
         (lambda _: {}["missing"], "KeyError: 'missing'"),

@@ -81,7 +81,7 @@ def odd(query: "Nowhere") -> None: ...  # noqa: F821 - the name is not defined, 
 
 
 def test_a_type_without_a_schema_is_refused_with_its_tool():
-    with pytest.raises(DefinitionError, match=r'tool "odd" cannot be shown to a model: .*Nowhere'):
+    with pytest.raises(DefinitionError, match=r'parameters of tool "odd" cannot be described to a model: .*Nowhere'):
         library_tool(tool_of(odd), call)
 
 

@@ -60,7 +60,7 @@ def test_a_tool_that_changes_its_dependencies_is_told_of_once_a_turn_and_does_no
 def test_an_agent_that_gets_no_dependencies_and_is_made_for_some_is_told_of(logs, wanted, deps, count):
     agent = pydantic_ai.Agent(ScriptedFunction(ScriptedModel(["done"])), name="critic", deps_type=wanted)
     assert environment(ASK, agents=[Agent.of(agent, deps=deps)]).start("ask").wait(20).variables == {"said": "done"}
-    told = "agent critic needs ctx.deps of type Notes but has none: pass them with Agent.of(agent, deps=...)"
+    told = "agent critic needs ctx.deps of type Notes, but no dependencies were passed. Pass them with Agent.of("
     assert sum(told in line for line in logs()) == count
 
 

@@ -303,4 +303,4 @@ def test_a_reply_at_the_limit_of_tokens_is_warned_of(serve, world, caplog, liste
     environment = world(tools=tools)
     execution = heard(environment)[0] if listened else environment.start(ASK).wait(PATIENCE)
     assert (execution.variables, list(execution.model_calls.finish_reason)) == ({"r": TEXT}, ["length"])
-    assert "agent a: its model was cut off at the limit of tokens; raise MaxTokens" in caplog.text
+    assert "agent a: the response of the model was cut off at the token limit; raise MaxTokens" in caplog.text

@@ -129,13 +129,18 @@ def test_a_wrong_filter_says_which_there_are(world):
         ({"status": "fialed"}, NotFoundError, "did you mean 'failed'"),
         ({"origin": ["whatif"]}, NotFoundError, "did you mean 'what-if'"),
         ({"tag": 3}, SetupError, "tag must be a string or a list of strings, not 3"),
-        ({"since": "yesterday"}, SetupError, "since must be a time such as .* or a duration before now such as '1d'"),
-        ({"since": "99999999d"}, SetupError, "since must be a time such as .*, not '99999999d'"),
+        ({"since": "yesterday"}, SetupError, "since must be a date such as .* or a duration before now such as '1d'"),
+        ({"since": "99999999d"}, SetupError, "since must be a date such as .*, not '99999999d'"),
+        (
+            {"until": "2026-13-45"},
+            SetupError,
+            "until must be a date such as '2026-01-31', a time such as '2026-01-31T12:00', .*, not '2026-13-45'",
+        ),
         ({"ids": "exec_zzz"}, ExecutionNotFoundError, "exec_zzz"),
     ):
         with pytest.raises(error, match=said):
             divebook.frames(world, where)
-    with pytest.raises(SetupError, match=r"a store, an environment, runs, ids of runs, or a frame of .* not 3"):
+    with pytest.raises(SetupError, match=r"a store, an environment, runs, ids of runs, or a DataFrame of .* not 3"):
         divebook.frames([3])
     with pytest.raises(SetupError, match="column 'execution_id'"):
         divebook.frames(pd.DataFrame({"id": [1]}))

@@ -59,7 +59,7 @@ def test_one_answer_is_given_to_all_of_a_kind(lab, looks):
     live = notebook.output(2).locator(".divebook-prompt")
     looks.at(notebook, "cards-of-a-kind", live)
     first = cards(notebook, 2).first
-    first.get_by_role("button", name="Answer the same for all 3").click()
+    first.get_by_role("button", name="Answer all 3 similar questions").click()
     looks.at(notebook, "cards-of-a-kind-offered", first)
     first.get_by_role("button", name="Deny 3").click()
     notebook.wait_idle()

@@ -55,7 +55,7 @@ def test_variables_are_shown_as_they_are_now_and_in_the_saved_notebook(lab, tab,
     pane.locator(".aside").get_by_text("first 5 of 6 rows · set by list").wait_for()
     assert texts_of(pane.locator(".all table")) == [
         ["folder", "text", "13", "site-packages"],
-        ["rows", "DataFrame", "6 x 2", "a table: choose it"],
+        ["rows", "DataFrame", "6 x 2", "a table; select it to see it"],
         ["verdicts", "not set yet"],
         ["report", "not set yet"],
         ["bird", "mapping", "1", '{"name": "owl"}'],
@@ -80,7 +80,7 @@ def test_a_pause_in_the_page_begins_no_item_and_stops_run_all_until_the_cell_run
     notebook.run(4)
     notebook.until_calls("began", ["owl"])
     notebook.output(3).get_by_role("button", name="Pause").click()
-    notebook.see(3, "Run the cell again to continue")
+    notebook.see(3, "Run the cell again to continue the run")
     notebook.wait_idle()
     assert notebook.calls("began") == ["owl"]
     notebook.shot("paused-in-the-page", notebook.output(3))

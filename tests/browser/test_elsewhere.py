@@ -64,7 +64,7 @@ def test_a_question_is_told_in_a_notification_that_leads_to_it(lab, looks):
     toast(notebook).wait_for()
     assert not is_in_view(card(notebook, 3))
     looks.at(notebook, "elsewhere-notification", toast(notebook))
-    toast(notebook).get_by_role("button", name="Go there").click()
+    toast(notebook).get_by_role("button", name="Go to question").click()
     until_at_the_card(notebook)
     card(notebook, 3).get_by_role("textbox").fill("ask the author")
     card(notebook, 3).get_by_role("button", name="Answer", exact=True).click()

@@ -38,7 +38,7 @@ def test_why_inspect_verify_compare_and_open(lab, tab, looks):
     for cell in range(1, 1 + len(cells)):
         notebook.run_through(cell)
     for number, text in enumerate(
-        ("given at the start", "what the end waited for", "0 calls made", "First", "Replay"), 5
+        ("passed at the start", "activities on the critical path", "0 calls made", "First", "Replay"), 5
     ):
         notebook.see(number, text)
     go_through(notebook, notebook.output(8))

@@ -44,7 +44,7 @@ def test_a_saved_turn_is_a_chat_without_its_kernel(lab, tab, looks):
     view.locator(".team").get_by_text("With ears that are not level.").wait_for()
     view.locator(".call", has_text="search").locator("summary").click()
     view.locator(".call .in").get_by_text("owls hunt by night").wait_for()
-    assert view.get_by_role("button", name="What was sent").count() == 0
+    assert view.get_by_role("button", name="Sent messages").count() == 0
     looks.at(again, "extension-turn", view)
 
 

@@ -58,7 +58,7 @@ def failed(notebook, index):
 def assert_says_what_failed(card):
     """The card names the error, the item, what it was given, and the line."""
     card.get_by_text("✕ KeyError: 'label'").wait_for()
-    for text in ("rows[1]", "row = {'id': 1, 'kind': 'billing'}", "Cell [3], line 4", "the same error 3 times"):
+    for text in ("rows[1]", "row = {'id': 1, 'kind': 'billing'}", "Cell [3], line 4", "3 failures with the same error"):
         assert text in card.inner_text()
     assert 'answer["label"]' in card.locator(".src .at").inner_text()
     assert card.locator("details.trace").get_attribute("open") is None
@@ -134,7 +134,7 @@ def test_a_run_whose_kernel_was_killed_says_so_and_goes_on_by_its_button(lab, lo
     view.locator(".db-status[data-status=running]").wait_for()
     kill_kernel(notebook)
     view.locator(".db-status", has_text="kernel stopped").wait_for()
-    view.get_by_text("The kernel stopped. What is done is kept.").wait_for()
+    view.get_by_text("The kernel stopped. Completed calls are saved.").wait_for()
     looks.at(notebook, "kernel-stopped", view.locator(".db-root"))
     (notebook.folder / "go").touch()
     view.get_by_role("button", name="Resume", exact=True).click()

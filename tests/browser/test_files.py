@@ -44,10 +44,10 @@ def test_files_are_chosen_on_a_card_with_their_differences_and_stay_in_sight(lab
     files.get_by_text("Changed files (3)").wait_for()
     looks.at(notebook, "files-card", card)
     looks.at(notebook, "files-changed", files)
-    files.get_by_label("Files as they were at").select_option(index=2)
+    files.get_by_label("Files after").select_option(index=2)
     files.locator(".at").get_by_text("Copy %dive restore").wait_for()
     looks.at(notebook, "files-at-an-event", files)
-    files.get_by_label("Files as they were at").select_option("0")
+    files.get_by_label("Files after").select_option("0")
     files.locator(".came", has_text="return a + b").wait_for()
     files.get_by_role("button", name="Split").click()
     looks.at(notebook, "files-side-by-side", files)
@@ -82,16 +82,16 @@ def test_changed_files_are_taken_over_from_the_view(lab, looks, folder):
     tree.get_by_role("treeitem", name="calc.py").focus()
     for key in ("j", "j", "x"):
         notebook.page.keyboard.press(key)
-    assert not files.get_by_label("Take over notes.txt").is_checked()
-    files.get_by_role("button", name="Take over 2 files").click()
+    assert not files.get_by_label("Apply notes.txt").is_checked()
+    files.get_by_role("button", name="Apply 2 files").click()
     files.get_by_text("calc.py, new").wait_for()
     looks.at(notebook, "files-taken-over", files)
     app = Path(folder) / "app"
     assert "a + b" in (app / "calc.py").read_text()
     assert (app / "notes.txt").read_text() == "To do\n"
     (app / "notes.txt").write_text("Done meanwhile\n")
-    files.get_by_label("Take over notes.txt").check()
-    files.get_by_role("button", name="Take over 3 files").click()
+    files.get_by_label("Apply notes.txt").check()
+    files.get_by_role("button", name="Apply 3 files").click()
     files.get_by_text("Nothing was written: ").wait_for()
     assert (app / "notes.txt").read_text() == "Done meanwhile\n"
 

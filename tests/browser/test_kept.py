@@ -24,7 +24,7 @@ def server(servers, require, request):
 
 
 SHOWN = {
-    "paused": ("%dive run held", "paused. Run the cell again to continue."),
+    "paused": ("%dive run held", "The run is paused. Run the cell again to continue the run."),
     "finished": ("%dive run held --new", "completed"),
     "waiting": ("r = %dive run asking --background", "Publish it?"),
     "answered": ("s = %dive run asking --new --background", "completed"),

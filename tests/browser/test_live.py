@@ -140,12 +140,12 @@ def test_the_time_of_a_question_runs_down_while_its_run_waits(lab):
     notebook.run_through(1)
     notebook.run(2)
     clock = notebook.output(2).locator(".divebook-prompt .clock")
-    clock.get_by_text(re.compile("^default in ")).wait_for()
+    clock.get_by_text(re.compile("^default answer in ")).wait_for()
     before = clock.inner_text()
     notebook.page.wait_for_function(
         "([clock, before]) => clock.textContent !== before", arg=[clock.element_handle(), before]
     )
-    assert re.fullmatch(r"default in 1 min \d\d s: denied", clock.inner_text()) is not None
+    assert re.fullmatch(r"default answer in 1 min \d\d s: denied", clock.inner_text()) is not None
     notebook.output(2).get_by_role("button", name="Deny").click()
     notebook.see(2, "completed")
 
@@ -241,7 +241,7 @@ def test_after_an_edit_buttons_run_it_again_or_keep_the_old_run(lab, looks, key)
     notebook.run_through(1)
     notebook.run(2)
     card = notebook.output(2).locator(".divebook-offer")
-    card.get_by_text("step add changed since this cell's run").wait_for()
+    card.get_by_text("step add changed since run exec_").wait_for()
     again = card.get_by_role("button", name="Run again", exact=True)
     keep = card.get_by_role("button", name="Keep the old run", exact=True)
     looks.at(notebook, "offer", card)

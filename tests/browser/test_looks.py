@@ -180,7 +180,7 @@ def test_stepping_through_a_run(lab, looks):
     step_through(replay)
     follow_each_other(notebook, replay)
     looks.at(notebook, "replay", replay)
-    replay.get_by_role("button", name="To the end").click()
+    replay.get_by_role("button", name="Go to the end").click()
     replay.locator(".event[aria-selected=true]", has_text="run failed").wait_for()
     looks.at(notebook, "replay-end", replay)
     go_to_what_matters(replay)
@@ -192,12 +192,12 @@ def test_stepping_through_a_run(lab, looks):
 def go_to_what_matters(replay):
     """Go back to where a variable changed, on to an error by its key, and list the events of one step."""
     replay.get_by_label("Variable to go to").select_option("said")
-    replay.get_by_role("button", name="Go to the last change of the variable").click()
+    replay.get_by_role("button", name="Go to the previous change of the variable").click()
     replay.locator(".changed, .added").first.wait_for()
     assert "said" in replay.locator(".event[aria-selected=true]").inner_text()
     replay.locator(".events").press("e")
     replay.locator(".event[aria-selected=true]", has_text="failed").wait_for()
-    replay.get_by_label("Step whose events are listed").select_option("flaky")
+    replay.get_by_label("Filter events by step").select_option("flaky")
     replay.locator(".filter [role=status]", has_text=" of ").wait_for()
     assert {where.split()[-1] for where in replay.locator(".event .where").all_inner_texts()} == {"flaky"}
     ask_why(replay)
@@ -211,7 +211,7 @@ def ask_why(replay):
     replay.get_by_role("button", name=f"Go to event {cause}", exact=True).first.press("Enter")
     replay.get_by_text(f"State after event {cause}", exact=True).wait_for()
     replay.get_by_role("button", name="Fork from here").press("Enter")
-    replay.locator(".fork .price", has_text=f"{cause} events shared. Runs again:").wait_for()
+    replay.locator(".fork .price", has_text=f"{cause} events shared. Repeats").wait_for()
 
 
 def follow_each_other(notebook, replay):
@@ -229,8 +229,8 @@ def follow_each_other(notebook, replay):
 
 def see_what_the_model_saw(replay):
     """Go back to a call of the model, and read what it was sent."""
-    replay.get_by_label("Step whose events are listed").select_option("every step")
-    replay.get_by_role("button", name="To the beginning").click()
+    replay.get_by_label("Filter events by step").select_option("all steps")
+    replay.get_by_role("button", name="Go to the start").click()
     replay.locator(".events").press("m")
     replay.locator(".event[aria-selected=true]", has_text="model call started").wait_for()
     replay.get_by_role("tab", name="Messages").click()
@@ -239,7 +239,7 @@ def see_what_the_model_saw(replay):
 
 def step_through(replay):
     """Go forward from the beginning, set a breakpoint, play up to it, and go one back."""
-    replay.get_by_role("button", name="To the beginning").click()
+    replay.get_by_role("button", name="Go to the start").click()
     forward = replay.get_by_role("button", name="One event forward")
     forward.click()
     forward.click()

@@ -46,7 +46,7 @@ def go(slider, place):
 def test_a_page_shows_the_run_and_asks_nobody_for_anything(pages, tmp_path):
     path = asking().to_html(tmp_path / "run.html")
     page = pages(path)
-    shown(page, "All parts of this file are as they were written: viewer, texts, run, log.")
+    shown(page, "All parts of this file are undamaged: viewer, texts, run, log.")
     for text in ("yes, very much so", "second line </script><!--", "Is it <b>well</b> said?"):
         shown(page, text)
     page.get_by_role("tab", name="Timeline").click()
@@ -119,8 +119,8 @@ def damaged(path, part, place=200):
 def test_a_damaged_part_is_said_in_the_page(part, pages, tmp_path):
     page = pages(damaged(asking().to_html(tmp_path / "run.html"), part))
     shown(page, f'The part "{part}" is damaged: its checksum is')
-    page.get_by_text("Get the file again from where it came from.").wait_for()
-    assert page.get_by_text("So the run cannot be shown.").count() == (part != "log")
+    page.get_by_text("Get a new copy of the file from its source.").wait_for()
+    assert page.get_by_text("The run cannot be shown without these parts.").count() == (part != "log")
     assert page.locator(".db-root").count() == (part == "log")
 
 

@@ -101,16 +101,16 @@ def test_a_turn_is_watched_and_its_approval_is_answered_in_the_chat(lab, looks):
     chat.locator(".call .in").get_by_text("owls hunt by night").wait_for()
     chat.locator(".team").get_by_role("button", name="Open", exact=True).click()
     chat.locator(".team .call", has_text="grep").locator("summary").click()
-    chat.get_by_role("button", name="44 lines folded").wait_for()
+    chat.get_by_role("button", name="Show 44 more lines").wait_for()
     second = chat.locator(".wrap > .chat > .exchange").nth(1)
-    second.get_by_role("button", name="What was sent").click()
+    second.get_by_role("button", name="Sent messages").click()
     second.locator(".all").get_by_text("How do owls hunt?").wait_for()
     second.get_by_role("button", name="Changes since request 1").click()
     second.locator(".diff.added").get_by_text("With ears that are not level.").wait_for()
     reply = second.locator(".db-markdown").first
     assert reply.locator("strong").inner_text() == "draft"
     assert reply.locator("td").count() == 2
-    chat.get_by_role("button", name="As a frame").click()
+    chat.get_by_role("button", name="As a DataFrame").click()
     chat.get_by_text(".messages.loc[lambda said: said.agent").wait_for()
     looks.at(notebook, "turn", view)
     card = chat.locator(".card-place article.card")
@@ -126,8 +126,8 @@ def test_the_timeline_has_a_lane_for_the_agent_that_was_given_work(lab, looks):
     notebook.run_through(1)
     notebook.run_through(2)
     view = see_turn(notebook)
-    view.locator(".team").get_by_role("button", name="Its lane").click()
-    view.locator(".db-chip", has_text="turns of agents").wait_for()
+    view.locator(".team").get_by_role("button", name="Show lane").click()
+    view.locator(".db-chip", has_text="agent turns").wait_for()
     view.locator(".db-prompt article.card, .divebook-prompt .cards article.card").wait_for()  # one, and no second
     looks.at(notebook, "turn-timeline", view)
     view.get_by_role("tab", name="Chat").click()

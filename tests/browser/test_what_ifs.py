@@ -39,7 +39,7 @@ def test_a_blocked_call_gets_a_result_and_the_what_if_continues(lab, looks):
         notebook.run_through(cell)
     shown = notebook.output(4)
     shown.get_by_text("1 call was blocked").wait_for()
-    shown.get_by_role("button", name="Give a result").click()
+    shown.get_by_role("button", name="Enter a result").click()
     field = shown.get_by_label("Result of action Test.Pay, step pay")
     field.fill('{"id": 7, "paid": true}')
     shown.get_by_text("is an object").wait_for()

@@ -162,7 +162,7 @@ class Worker:
     def _import(self) -> None:
         files = sorted(self._folder.exports.glob("*.jsonl"))
         if files and self._may_start():
-            is_fork = self._random.random() < 1 / 2  # else a picture, or what had ended
+            is_fork = self._random.random() < 1 / 2  # else a snapshot, or what had ended
             transfer.import_(self._random.choice(files), self._store, rename=True, as_fork=is_fork)
 
     def _fork(self) -> None:

@@ -122,7 +122,10 @@ def test_an_answer_for_a_misspelt_step_names_the_step_that_was_meant(deploy, div
     assert (ran.exit_code, "the answer for 'suer:1' is not used yet" in ran.stderr) == (3, True)
     assert "(did you mean 'sure'?)" in ran.stderr
     ran = divebook("run", deploy, "--answer", 'version:={"n": 3}', "--answer", "publish=yes", "-q")
-    assert "the answer for 'publish' is not used yet: no question with that name was asked (open: sure)" in ran.stderr
+    assert (
+        "the answer for 'publish' is not used yet: no question with this id or step was asked (open questions: sure)"
+        in ran.stderr
+    )
 
 
 def test_an_answer_that_nobody_asked_for_is_told(hello, divebook):
@@ -294,7 +297,7 @@ def test_the_full_form_is_shown_by_inbox_help_and_a_refusal_and_the_command_says
     example, rule = re.findall(r"example: (.*)", listed.stdout)
     assert json.loads(example) == {"approved": True, "data": {"parameters": {"host": "TEXT"}}}
     assert json.loads(rule) == {"approved": True, "data": {"rule": {"scope": "run"}}}
-    assert "optional data: parameters (object; may be left out), rule (object" in listed.stdout
+    assert "optional data: parameters (object; optional), rule (object" in listed.stdout
     assert f"divebook answer {sending} yes -d FILE" in listed.stderr
     refused = divebook("answer", sending, "{approved: true, parameters: {host: h9}}", "-d", "ap.py", "-q")
     assert (refused.exit_code, example in refused.stderr) == (2, True)
@@ -308,7 +311,7 @@ def test_an_answer_to_what_another_process_drives_says_who_goes_on_and_nothing_e
         store.acquire(execution_id, Owner("elsewhere", 11, 1, "kernel"), 600)
     answered = divebook("answer", sending, "yes", "-d", "ap.py", "-q")
     assert answered.exit_code == 3
-    assert "another process drives the run and continues it" in answered.stderr
+    assert "another process runs this execution and continues it" in answered.stderr
     assert f"to show it again: divebook show {execution_id}" in answered.stdout
     assert "to continue" not in answered.output
     assert "to answer" not in answered.output

@@ -91,7 +91,7 @@ def test_an_agent_with_a_key_of_its_own_needs_that_key(folder, divebook, monkeyp
 def test_a_name_that_is_not_known_is_told_with_those_that_are(folder, divebook, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     result = divebook("doctor", write(folder / "a.yaml", "Agents: [{Name: a, Model: 'openai:gpt-6-lun'}]"))
-    assert "models known by name: " in result.stderr
+    assert "known models of this provider: " in result.stderr
     assert "gpt-6-luna" in result.stderr
 
 

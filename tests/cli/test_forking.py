@@ -29,7 +29,7 @@ Workflows:
     refused = divebook("fork", source, "--at", "2", "--input", "n=1")
     assert refused.exit_code == 2
     assert "poet" in refused.stderr
-    assert "name their file (-d FILE) or --actions" in refused.stderr.replace("\n", " ")
+    assert "name the file that defines them with -d FILE or --actions" in refused.stderr.replace("\n", " ")
     assert len(open_store().records()) == 1
     assert divebook("fork", source, "-d", folder / "a.yaml", "--at", "2", "--input", "n=1").exit_code == 0
 
@@ -42,7 +42,7 @@ Workflows:
         (["--input", "whom=me"], "there is no input 'whom' to change"),
         (["--set", "n=[1"], "write the value in YAML"),
         (["--result", "op_1=3"], "the result of op_1 cannot be changed at event "),
-        (["--answer", "ask_1=yes"], "question ask_1 has not been asked by event "),
+        (["--answer", "ask_1=yes"], "question ask_1 has not been asked yet at event "),
     ],
 )
 def test_a_fork_that_cannot_be_says_why_and_starts_nothing(divebook, hello, options, message):

@@ -131,7 +131,7 @@ def test_a_log_cut_at_a_line_end_is_refused_and_says_where(divebook, folder, exe
     write(folder / "log.jsonl", "\n".join(lines[:4]) + "\n")
     refused = divebook("import", "log.jsonl", "--store", "other.db")
     assert refused.exit_code == 2
-    assert "log.jsonl, line 4: the file breaks off here; expected event 4 or the end line" in refused.stderr
+    assert "log.jsonl, line 4: the file ends here; expected event 4 or the end line" in refused.stderr
     assert not (folder / "other.db").exists()
 
 
@@ -146,9 +146,9 @@ def test_the_sound_beginning_of_a_damaged_file_is_shown(divebook, folder, execut
     assert shown.exit_code == 1
     assert "hello: ▸ running" in shown.stdout
     assert "only its first 3 events can be read" in shown.stdout
-    assert "line 4: the file breaks off here" in shown.stdout
+    assert "line 4: the file ends here" in shown.stdout
     told = json.loads(divebook("show", "log.jsonl", "--json", "--events").stdout)
-    assert (len(told["events"]), "breaks off" in told["damage"]) == (3, True)
+    assert (len(told["events"]), "file ends here" in told["damage"]) == (3, True)
 
 
 def test_a_file_of_which_nothing_is_sound_is_refused(divebook, folder):
@@ -164,21 +164,21 @@ def waiting(divebook, folder):
     return open_store().records()[0].execution_id
 
 
-def test_an_unfinished_execution_says_so_and_is_imported_as_a_picture(divebook, waiting):
+def test_an_unfinished_execution_says_so_and_is_imported_as_a_snapshot(divebook, waiting):
     exported = divebook("export", waiting, "log.jsonl")
     assert "the run has not ended (waiting)" in exported.stderr
     imported = divebook("import", "log.jsonl", "--store", "other.db")
     assert (imported.exit_code, imported.stdout) == (0, f"{waiting}\n")
-    assert "it had not ended (waiting)" in imported.stderr
+    assert "the execution had not ended (waiting)" in imported.stderr
     refused = divebook("resume", waiting, "--store", "other.db")
     assert (refused.exit_code, "--as-fork" in refused.stderr) == (2, True)
-    assert "picture" in divebook("runs", "--store", "other.db").stdout
+    assert "snapshot" in divebook("runs", "--store", "other.db").stdout
 
 
 def test_a_fork_of_a_file_goes_on_under_an_id_of_its_own(divebook, waiting):
     divebook("export", waiting, "log.jsonl")
     fork = divebook("import", "log.jsonl", "--store", "other.db", "--as-fork")
-    assert "picture" not in fork.stderr
+    assert "snapshot" not in fork.stderr
     record = open_store("other.db").record(fork.stdout.strip())
     assert (record.status, record.origin, record.parent) == ("waiting", "fork", waiting)
 

@@ -20,7 +20,7 @@ def test_inspect_tells_what_the_end_waited_for(divebook, folder, hello):
     told = divebook("inspect", open_store().records()[0].execution_id)
     assert told.exit_code == 0
     assert told.stdout.startswith("hello took ")
-    assert "what the end waited for:" in told.stdout
+    assert "activities on the critical path:" in told.stdout
 
 
 def test_verify_compares_logs_with_definitions_and_exits_with_1_where_one_differs(divebook, folder, hello):

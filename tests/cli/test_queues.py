@@ -19,13 +19,13 @@ def test_what_is_enqueued_is_listed_and_driven_by_a_worker(divebook, hello):
     assert divebook("enqueue", hello, "-v", "who=Ada", "--queue", "greetings", "--key", "k").stdout.strip() == name
     listed = divebook("queue")
     assert "no running worker can run it" in listed.stdout
-    assert "no running worker; start one: divebook worker FILE" in listed.stdout
+    assert "no running worker; start a worker with divebook worker FILE" in listed.stdout
     (told,) = json.loads(divebook("queue", "--json").stdout)["queued"]
     assert (told["run_id"], told["queue"], told["priority"], told["status"]) == (name, "greetings", 3, "enqueued")
     assert divebook("runs", "--status", "enqueued", "--json").stdout.count(name) == 1
     worked = divebook("worker", hello, "--queue", "greetings", "--until-idle")
     assert worked.exit_code == 0, worked.stderr
-    assert "has ended; it drove 1 run" in worked.stderr
+    assert "has ended after 1 run" in worked.stderr
     assert json.loads(divebook("show", name, "--json").stdout)["status"] == "completed"
     assert "no runs in queues" in divebook("queue").stdout
 
@@ -53,7 +53,7 @@ def test_it_is_said_why_nobody_can_run_an_execution_and_what_workers_leave_alone
         assert "2150-05-01 08:00" in shown
         made.run_of(name).pause("lunch")
     shown = divebook("queue").stdout
-    assert "not taken by workers" in shown
+    assert "these runs are not started by workers" in shown
     assert ("lunch" in shown, f"{name}: worker" in shown) == (True, False)
     assert "to resume one: divebook resume RUN -d FILE" in shown
     (told,) = json.loads(divebook("queue", "--json").stdout)["left_alone"]
@@ -68,7 +68,10 @@ def test_schedules_that_cannot_be_are_told_with_their_place(divebook, folder):
         "often = ScheduleDefinition('often', cron='* * * *', workflow='tidy')",
     ]
     told = divebook("worker", write(folder / "jobs.py", "\n".join(lines)), "--schedules")
-    assert (told.exit_code, "schedule 'often': Cron '* * * *' is wrong" in told.stderr) == (2, True), told.stderr
+    assert (told.exit_code, "schedule 'often': Cron '* * * *' is not a valid cron expression" in told.stderr) == (
+        2,
+        True,
+    ), told.stderr
     text = """
     Workflows: [{Name: tidy, Steps: [{Name: a, Script: '1'}]}]
     Schedules: [{Name: often, Cron: '* * * *', Workflow: tidy}]
@@ -81,13 +84,13 @@ def test_schedules_that_cannot_be_are_told_with_their_place(divebook, folder):
 def test_a_signal_drains_a_worker_which_gives_back_what_it_drives(process, divebook, slow, number):
     name = divebook("enqueue", slow).stdout.strip()
     worker = process("worker", slow, "--patience", 20)
-    assert "to end it: Ctrl-C or SIGTERM" in worker.stderr.readline()
+    assert "press Ctrl-C or send SIGTERM to stop it" in worker.stderr.readline()
     with open_store() as store:
         assert becomes(lambda: store.record(name).last_sequence > 5)
         (there,) = store.workers()
         assert (there.owner.pid, there.parallel) == (worker.pid, 8)
         worker.send_signal(number)
         _, err = worker.communicate(timeout=60)
-        assert (worker.returncode, "it drove 1 run" in err) == (0, True)
+        assert (worker.returncode, "has ended after 1 run" in err) == (0, True)
         assert (store.workers(), store.leases()) == ([], [])
         assert [queued.execution_id for queued in store.queued()] == [name]

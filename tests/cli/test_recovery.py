@@ -69,7 +69,7 @@ def test_a_file_in_place_of_an_id_is_told_where_it_belongs(hello, divebook, comm
     wrong = divebook(command, hello)
     told = " ".join(wrong.stderr.split())
     assert wrong.exit_code == 2
-    assert "hello.yaml is a file, and an id is expected: `divebook resume RUN -d FILE`" in told
+    assert "hello.yaml is a file, but the command needs the id of a run: `divebook resume RUN -d FILE`" in told
     assert "`divebook recover RUN -d FILE`" in told
     assert divebook(command, "x" * 5_000).exit_code == 2
 
@@ -79,7 +79,7 @@ def test_what_another_process_drives_has_not_failed_when_something_is_sent_to_it
     store.acquire(execution_id, Owner("elsewhere", 11, 1, "kernel"), 600)
     sent = divebook("signal", execution_id, "go")
     assert (sent.exit_code, sent.stdout.split()[:3]) == (3, ["hello:", "▸", "running"])
-    assert "another process drives the run and continues it" in " ".join(sent.stderr.split())
+    assert "another process runs this execution and continues it" in " ".join(sent.stderr.split())
 
 
 def advised(text):

@@ -46,9 +46,9 @@ def test_a_corrected_definition_goes_on_after_the_plan_is_said(divebook, failed)
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--plan"], "--plan says what --definition new would do"),
+        (["--plan"], "--plan shows the effect of --definition new"),
         (["--definition", "new"], "makes the same calls as execution"),
-        (["--definition", "new", "--strategy", "from_start"], "--strategy goes with neither"),
+        (["--definition", "new", "--strategy", "from_start"], "--strategy cannot be combined with"),
     ],
     ids=["plan", "same", "both"],
 )

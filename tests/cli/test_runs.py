@@ -146,7 +146,7 @@ def test_the_beginning_of_an_id_is_enough_if_it_is_unique(divebook, history):
 def test_an_unknown_id_is_refused_with_what_to_do_next(divebook, history):
     result = divebook("show", "exec_nowhere")
     assert result.exit_code == 2
-    assert "`divebook runs` lists what the store holds" in result.stderr
+    assert "`divebook runs` lists the runs of the store" in result.stderr
 
 
 def test_what_has_ended_cannot_be_cancelled(divebook, history):
@@ -158,7 +158,7 @@ def test_what_has_ended_cannot_be_cancelled(divebook, history):
 def test_what_has_completed_is_shown_unchanged(divebook, history):
     result = divebook("resume", history[0])
     assert (result.exit_code, "completed" in result.stdout) == (0, True)
-    assert "has completed; start a new one" in result.stderr
+    assert "has completed; start a new run" in result.stderr
 
 
 def test_resume_goes_on_at_the_step_that_failed(divebook, folder, monkeypatch):
@@ -197,7 +197,7 @@ Workflows:
     refused = divebook("resume", execution_id)
     assert refused.exit_code == 2
     assert "poet" in refused.stderr
-    assert "A log holds the workflow, not agents and actions" in refused.stderr
+    assert "A log contains the workflow, but no agents or actions" in refused.stderr
     assert divebook("resume", execution_id, "-d", path).exit_code == 1
 
 
@@ -206,7 +206,7 @@ def test_resume_says_that_a_changed_definition_is_not_the_one_that_goes_on(diveb
     path = write(folder / "a.yaml", text)
     divebook("run", path)
     execution_id = open_store().records()[0].execution_id
-    told = "workflow 'a' has changed since; the run keeps the definition it was started with"
+    told = "workflow 'a' has changed since the run started; the run keeps its original definition"
     assert told not in divebook("resume", execution_id, "-d", path).stderr
     write(folder / "a.yaml", text.replace("1 / 0", "1 / 1"))
     again = divebook("resume", execution_id, "-d", path)
@@ -322,7 +322,7 @@ def test_a_list_that_leaves_runs_out_says_how_many_there_are(folder, divebook):
         for _ in range(3):
             environment.start("w").wait()
     listed = divebook("runs", "--limit", "2", "--store", "runs.db")
-    assert "2 of 3 runs; all of them: divebook runs --limit 0" in listed.stderr
+    assert "2 of 3 runs; to list all runs: divebook runs --limit 0" in listed.stderr
     assert json.loads(divebook("runs", "--limit", "2", "--json", "--store", "runs.db").stdout)["total"] == 3
     assert "runs; all" not in divebook("runs", "--limit", "0", "--store", "runs.db").stderr
 

@@ -183,11 +183,13 @@ def report(folder):
 def test_code_is_run_only_when_asked_and_the_cells_are_named(divebook, report):
     result = divebook("run", report, "-w", "told", "-q")
     assert result.exit_code == 0
-    assert "warning: code cells 3, 5 define in Python, but Python code runs only on request" in result.stderr
+    assert (
+        "warning: code cells 3, 5 contain definitions in Python, but Python code runs only on request" in result.stderr
+    )
     assert f"divebook run {report} --code" in result.stderr
     only_python = divebook("run", write(report.with_name("python.ipynb"), notebook(*CODE)))
     assert (only_python.exit_code, only_python.stdout) == (2, "")
-    assert "no cell starts with %%dive, and code cells 3, 5 define in Python" in only_python.stderr
+    assert "no cell starts with %%dive, and code cells 3, 5 contain definitions in Python" in only_python.stderr
 
 
 @pytest.mark.usefixtures("own_shell")
@@ -230,4 +232,4 @@ def test_code_that_cannot_be_run_names_its_cell_and_line(divebook, folder, cell,
 def test_only_notebooks_have_code_cells(divebook, hello):
     result = divebook("run", hello, "--code")
     assert result.exit_code == 2
-    assert f"--code runs code cells of a notebook, and {hello} is not one" in result.stderr
+    assert f"--code runs the code cells of a notebook, but {hello} is not a notebook" in result.stderr

@@ -40,7 +40,7 @@ def test_a_trial_that_cannot_be_says_what_to_do(divebook, folder, hello):
     source = open_store().records()[0].execution_id
     for line, told in (
         (("try", "great", source), "did you mean 'greet'?"),
-        (("try", "greet", source, "--times", "0"), "a step is tried once or more"),
+        (("try", "greet", source, "--times", "0"), "a trial must run its step at least once"),
         (("try", "greet", "exec_none"), "execution not found: exec_none"),
     ):
         refused = divebook(*line)
@@ -49,6 +49,6 @@ def test_a_trial_that_cannot_be_says_what_to_do(divebook, folder, hello):
     file = write(folder / "roses.yaml", POET)
     divebook("run", file)
     refused = divebook("try", "draft", open_store().records()[0].execution_id)
-    assert "name their file (-d FILE) or --actions" in refused.stderr.replace("\n", " ")
+    assert "name the file that defines them with -d FILE or --actions" in refused.stderr.replace("\n", " ")
     failed = write(folder / "bad.yaml", "Script: 1 / 0\n")
     assert divebook("try", "greet", source, "--keys", failed).exit_code == 1

@@ -35,8 +35,8 @@ def test_a_run_is_gone_through_again_in_a_shell(divebook, hello):
         (["--at", "900"], "after one of its events, 1 to "),
         (["--input", "whom=me"], "there is no input 'whom' to change"),
         (["--tools", "all"], "'all' is not one of 'recorded', 'read-only', 'live'"),
-        (["--repeat", "0"], "made once or more, not 0 times"),
-        (["--set", "none=1"], "its log has no entry of that name"),
+        (["--repeat", "0"], "must be run at least once, not 0 times"),
+        (["--set", "none=1"], "because its log has no variable of that name"),
     ],
 )
 def test_a_what_if_that_cannot_be_says_why_and_makes_nothing(divebook, hello, options, message):

@@ -212,14 +212,14 @@ def test_advice_is_spelled_as_the_interface_types_it():
 
 @pytest.mark.parametrize("name", ["version", "doctor", "check", "export", "worker"])
 def test_a_line_says_how_to_write_a_command_of_the_shell(name):
-    with pytest.raises(UsageError, match=rf"^{name} is a command of the shell; write !divebook {name}$"):
+    with pytest.raises(UsageError, match=rf"^{name} is a shell command; in a notebook, write !divebook {name}$"):
         command_called(name, {})
 
 
 def test_a_shell_says_how_to_write_a_command_of_notebooks():
     done = CliRunner().invoke(app, ["list"])
     assert done.exit_code == 2
-    assert "list is a command of notebooks; write %dive list in a cell" in " ".join(
+    assert "list is available only in notebooks; write %dive list in a cell" in " ".join(
         done.output.replace("│", " ").split()
     )
 
@@ -242,6 +242,8 @@ def test_a_secret_that_cannot_be_read_is_not_repeated(text):
 
 def test_a_calculation_with_numbers_is_not_taken_for_a_text():
     parse = line_command(COMMANDS["run"]).parse
-    with pytest.raises(UsageError, match=r"input 'n': \$1/0 is a string; write \$\(1/0\) for the value, or '\$1/0'"):
+    with pytest.raises(
+        UsageError, match=r"input 'n': \$1/0 is read as a string; write \$\(1/0\) for the result .*, or '\$1/0'"
+    ):
         objects_of(parse(["hello", "n=$1/0"], Names()))
     assert parse(["hello", "n=$5"], Names()).inputs == {"n": "$5"}

@@ -52,7 +52,7 @@ def statuses(tmp_path_factory):
         with Environment(store="runs.db", workflows=workflows, actions=[hold]) as environment:
             environment.start("done").wait().export("done.jsonl", overwrite=True)
             asks = environment.start("asks").wait()
-            asks.export("picture.jsonl")
+            asks.export("snapshot.jsonl")
             sleeps = environment.start("sleeps")
             sleeps.pause()
             moved = environment.start("asks").wait()
@@ -163,4 +163,4 @@ def test_each_status_that_is_shown_is_a_filter(statuses, session, status):
 
 def test_the_table_has_all_statuses_that_a_store_can_have(statuses):
     # A pending run is in no store. A snapshot and a continued run are shown as they are recorded.
-    assert set(SHOWN_STATUSES) - set(statuses.values()) == {"pending", "continued_as_new", "picture"}
+    assert set(SHOWN_STATUSES) - set(statuses.values()) == {"pending", "continued_as_new", "snapshot"}

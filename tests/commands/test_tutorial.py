@@ -44,7 +44,7 @@ def test_a_changed_file_is_kept(folder):
     assert states.pop("03_find_the_fault.ipynb") == "copied"
     assert set(states.values()) == {"unchanged"}
     assert mine.read_text() == "mine"
-    assert "02_agents_and_tools.ipynb was changed and is kept" in result.stderr
+    assert "02_agents_and_tools.ipynb was changed by you and is not overwritten" in result.stderr
 
 
 def test_jupyterlab_opens_the_first_notebook(folder, monkeypatch):

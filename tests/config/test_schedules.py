@@ -51,9 +51,15 @@ def test_what_is_switched_off_is_never_due():
 
 
 WRONG = [
-    ({"cron": "often", "workflow": "w"}, "schedule 's': Cron 'often' is wrong (it has 1 field)"),
-    ({"cron": "99 * * * *", "workflow": "w"}, "schedule 's': Cron '99 * * * *' is wrong"),
-    ({"cron": "0 0 30 2 *", "workflow": "w"}, "schedule 's': Cron '0 0 30 2 *' is wrong (no date matches it)"),
+    (
+        {"cron": "often", "workflow": "w"},
+        "schedule 's': Cron 'often' is not a valid cron expression: the expression has 1 field",
+    ),
+    ({"cron": "99 * * * *", "workflow": "w"}, "schedule 's': Cron '99 * * * *' is not a valid cron expression"),
+    (
+        {"cron": "0 0 30 2 *", "workflow": "w"},
+        "schedule 's': Cron '0 0 30 2 *' is not a valid cron expression: no date matches the expression",
+    ),
     *(
         ({"cron": cron, "workflow": "w"}, why)
         for cron, why in [
@@ -61,12 +67,12 @@ WRONG = [
             ("0 R(1-5) * * *", "a random time"),
             ("0,r 3 * * *", "a random time"),
             ("H * * * *", "a random time"),
-            ("* * * * * */10", "it has 6 fields"),
-            ("0 3 * * * 0 2030", "it has 7 fields"),
-            ("0 3 * *", "it has 4 fields"),
+            ("* * * * * */10", "the expression has 6 fields"),
+            ("0 3 * * * 0 2030", "the expression has 7 fields"),
+            ("0 3 * *", "the expression has 4 fields"),
         ]
     ),
-    ({"cron": "often", "workflow": "w", "enabled": False}, "Cron 'often' is wrong"),
+    ({"cron": "often", "workflow": "w", "enabled": False}, "Cron 'often' is not a valid cron expression"),
     ({"workflow": "w"}, "schedule 's' has no Cron (add Cron, or Enabled: false)"),
     ({"cron": "", "workflow": "w"}, "schedule 's' has no Cron"),
     ({"cron": "0 * * * *"}, "schedule 's' has no Workflow"),

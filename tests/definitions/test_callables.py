@@ -181,7 +181,7 @@ def test_a_method_undoes_calls():
 
 
 def test_a_partial_cannot_undo_calls_since_no_process_finds_it_again():
-    with pytest.raises(DefinitionError, match="a later process needs a name to find it"):
+    with pytest.raises(DefinitionError, match="it has no name by which a later process could find it"):
         step(rollback=functools.partial(search, "!"))
 
 
@@ -234,7 +234,7 @@ GENERATORS = {
 @pytest.mark.parametrize("decorator", [step, action, tool])
 @pytest.mark.parametrize("kind", GENERATORS)
 def test_a_generator_is_refused_before_it_is_called(kind, decorator):
-    with pytest.raises(DefinitionError, match="is a generator, but a call must return once"):
+    with pytest.raises(DefinitionError, match="is a generator, but a call must return a single result"):
         decorator("numbers")(GENERATORS[kind])
 
 

@@ -238,7 +238,7 @@ def test_each_takes_items_or_an_expression():
         ([Step("s", seconds=-1)], "Seconds must be a number of seconds from 0"),
         ([Step("s", seconds=float("nan"))], "Seconds must be a number of seconds from 0"),
         ([Step("s", script="1", parameters={"a": 1})], "Parameters has no effect on a step of type script"),
-        (["s"], "a workflow holds steps"),
+        (["s"], "each step of a workflow must be a Step"),
     ],
 )
 def test_a_workflow_that_does_not_fit_together_cannot_be_made(steps, message):
@@ -266,7 +266,7 @@ def test_a_problem_in_python_says_where_it_is():
 
 @pytest.mark.parametrize("value", [{1, 2}, object(), float("inf"), {1: 2}, b"x"])
 def test_values_in_a_definition_are_plain_json(value):
-    with pytest.raises(DefinitionError, match="definitions hold JSON values only"):
+    with pytest.raises(DefinitionError, match="definitions can contain only JSON values"):
         Step("s", action="Print", parameters={"Message": value})
 
 

@@ -198,7 +198,7 @@ def test_helpers_of_the_same_module_are_looked_into_and_steps_are_not(define):
 
 def test_a_global_that_is_assigned_is_told(define):
     _, (told,) = define("global SEEN", "SEEN = [1]", "return SEEN")
-    assert "global SEEN changes state that outlives the run" in str(told.message)
+    assert "global SEEN changes state outside the function" in str(told.message)
 
 
 def test_workflows_of_steps_have_nothing_to_tell():

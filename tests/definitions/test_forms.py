@@ -52,5 +52,5 @@ def test_a_recorded_definition_walks_through_every_change_since(monkeypatch):
     assert stored[FORM] == 2
     assert Workflow.from_dict(stored) == workflow
     assert workflow.fingerprint == Workflow("w", [Step("s", script="1")]).fingerprint
-    with pytest.raises(NewerStoreError, match="the definition of workflow 'w' has form 3"):
+    with pytest.raises(NewerStoreError, match="the definition of workflow 'w' has format version 3"):
         Workflow.from_dict({**stored, FORM: 3})

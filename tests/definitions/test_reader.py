@@ -136,7 +136,7 @@ Extra: 1
     assert "write it into Instructions" in lines[0]
     assert "ResponseTimeout must be a number of seconds" in lines[1]
     assert "Prompt must be a string, not a mapping" in lines[2]
-    assert "old form" in lines[2]
+    assert "in place of {Text, Output}" in lines[2]
     assert "Next: there is no step 'x' (steps: s)" in lines[3]
     assert "two steps are called 's' (lines 9 and 12)" in lines[4]
     assert "Retry must be" in lines[5]
@@ -196,7 +196,7 @@ def test_two_workflows_of_one_name_are_refused():
         ("{Name: ''}", "step name cannot be empty"),
         (
             "{Name: s}",
-            'unsupported step type "" in step "s" (give it a Prompt, a Script, an Action, a question (Ask) or Seconds)',
+            'unsupported step type "" in step "s" (add Prompt, Script, Action, Ask or Seconds)',
         ),
         ("{Name: s, Type: scrpt}", "(did you mean 'script'?)"),
         ("{Name: s, Type: interrupt}", "no question specified for interrupt step"),
@@ -250,7 +250,7 @@ def test_what_is_wrong_in_a_step_is_said(step, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Inputs: [{Name: a, As: b}]\n", "As has no effect (an input is known by its Name)"),
+        ("Inputs: [{Name: a, As: b}]\n", "As has no effect (an input is identified by its Name)"),
         ("Inputs: [{Type: int}]\n", "input name is required"),
         ("Inputs: [{Name: a}, {Name: a}]\n", "two inputs are called 'a'"),
         ("Output: {Type: int}\n", "output name is required"),
@@ -274,8 +274,8 @@ def test_a_branch_that_falls_into_its_sibling_is_warned_about():
     warnings = read_definitions(text, body="workflow", source_name="cell").warnings
     assert [warning.describe("cell") for warning in warnings] == [
         (
-            "cell:4:12: warning: step 'b' continues with 'c', the next listed step, but both are branches of 'a' "
-            "(write End: true, or Next)"
+            "cell:4:12: warning: step 'b' continues with 'c', the next step in the list, but both are branches of 'a' "
+            "(add End: true or Next to step 'b')"
         )
     ]
 
@@ -353,7 +353,7 @@ def test_the_name_may_be_given_outside():
     text = "Steps: [{Name: s, Script: '1'}]"
     assert read_workflow(text, name="w").name == "w"
     assert read_workflow("Name: w\n" + text, name="w").name == "w"
-    with pytest.raises(DefinitionError, match="Name is 'v' here, but the given name is 'w'"):
+    with pytest.raises(DefinitionError, match="Name is 'v', but the name given to the whole definition is 'w'"):
         read_workflow("Name: v\n" + text, name="w")
 
 

@@ -96,7 +96,7 @@ async def one_by_one_soon():
         (len, "parameter 'obj' of tool \"len\" has no name"),
         (max, "@tool cannot use <built-in function max>: no signature found .*wrap it in a function"),
         (classmethod(double), "@tool cannot be written above @classmethod .*write @classmethod above @tool"),
-        (rest, "parameter 'things' of tool \"rest\" has no name for a model"),
+        (rest, "parameter 'things' of tool \"rest\" has no name by which a model can pass it"),
         (only, "parameter 'a' of tool \"only\" has no name"),
         (3, "a tool must be a function, not 3"),
         (one_by_one, 'tool "one_by_one" is a generator.*return a list'),

@@ -95,7 +95,7 @@ def test_a_call_without_its_await_is_named_by_lint_and_by_the_error(function, ca
     run = Environment(store="memory:", workflows=[workflow(function), inner]).start(function.__name__).wait(10)
     assert run.status == "failed"
     assert "await" in run.error
-    assert call in run.error or "write `await` before the call that made it" in run.error
+    assert call in run.error or "write `await` before the call that returned it" in run.error
 
 
 async def gathered(ctx):

@@ -59,7 +59,7 @@ def define(annotation, decorator=step):
 )
 @pytest.mark.parametrize("decorator", [step, action])
 def test_a_result_that_can_never_be_recorded_is_a_warning(annotation, decorator):
-    with pytest.warns(UnrecordableWarning, match=r'"call" returns .*, which a log cannot contain; return plain data'):
+    with pytest.warns(UnrecordableWarning, match=r'"call" returns .*, which a log cannot store; return plain data'):
         define(annotation, decorator)
 
 
@@ -100,5 +100,7 @@ class Name(str):
 
 @pytest.mark.parametrize("annotation", [Name, list[Name], Name | None], ids=str)
 def test_a_result_that_is_recorded_as_another_class_is_a_warning(annotation):
-    with pytest.warns(UnrecordableWarning, match=r'"call" returns .*log contains instances of Name as str; return str'):
+    with pytest.warns(
+        UnrecordableWarning, match=r'"call" returns .*log stores instances of Name as plain str; return str'
+    ):
         define(annotation)

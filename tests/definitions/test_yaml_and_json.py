@@ -61,17 +61,20 @@ def test_anchors_aliases_and_merges_work():
         ),
         ("Name: [1,", "cell:1:10: not valid YAML"),
         ("Name: a: b", "cell:1:8: not valid YAML: mapping values are not allowed"),
-        ("Description: " + "1" * 500, "cell:1:14: a number of more than 400 digits (write it as a string in quotes)"),
+        (
+            "Description: " + "1" * 500,
+            "cell:1:14: the number has more than 400 digits (write it as a string in quotes)",
+        ),
         ("Name: \x00", "cell:1:7: not valid YAML: unacceptable character"),
         ("Name: x\nName: y", "cell:2:1: key 'Name' is given twice (first on line 1)"),
         ("Name: x\n---\nName: y", "cell:2:1: only one YAML document is allowed"),
-        ("Name: *x", "cell:1:7: alias *x has no finished anchor before it"),
-        ("Name: &x [*x]", "cell:1:11: alias *x has no finished anchor before it"),
-        ("1: x", "cell:1:1: keys must be text, not 1"),
-        ("? [a]\n: x", "cell:1:3: keys must be text, not a list or mapping"),
+        ("Name: *x", "cell:1:7: alias *x has no complete anchor &x before it"),
+        ("Name: &x [*x]", "cell:1:11: alias *x has no complete anchor &x before it"),
+        ("1: x", "cell:1:1: keys must be strings, not 1"),
+        ("? [a]\n: x", "cell:1:3: keys must be strings, not a list or mapping"),
         ("Name: !!python/object:os.system x", "unknown YAML tag"),
         ("Name: " + "[" * 70, "nested deeper than 64 levels"),
-        ("<<: x", "<< takes a mapping or a list of mappings"),
+        ("<<: x", "the value of << must be a mapping or a list of mappings"),
         ('Name: "\\ud83d"', "half a character"),
         ("Name: " + "x" * 2_000_001, "characters, more than 2000000 (split it into files)"),
     ],
@@ -83,7 +86,7 @@ def test_text_that_is_no_yaml_is_located(text, message):
 def test_aliases_cannot_unfold_without_bound():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    assert "more than 200000 values once all aliases are unfolded" in lines_of("\n".join(lines))[0]
+    assert "more than 200000 values after the expansion of all aliases" in lines_of("\n".join(lines))[0]
 
 
 def test_an_empty_text_defines_nothing():
@@ -113,15 +116,15 @@ def test_json_texts_are_whole_characters():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"Name": tru}', "cell:1:10: not valid JSON: a value was expected, not 't'"),
-        ('{"Name": "x",}', "cell:1:14: not valid JSON: a key in double quotes was expected"),
-        ('{"Name" "x"}', "cell:1:9: not valid JSON: ':' expected after the key"),
+        ('{"Name": tru}', "cell:1:10: not valid JSON: expected a value, not 't'"),
+        ('{"Name": "x",}', "cell:1:14: not valid JSON: expected a key in double quotes"),
+        ('{"Name" "x"}', "cell:1:9: not valid JSON: expected ':' after the key"),
         ('{"Name": "x"} x', "cell:1:15: not valid JSON: unexpected text after the JSON value"),
         ('{"Name": "x"', "cell:1:13: not valid JSON: ',' or '}' expected"),
         ("[1 2]", "cell:1:4: not valid JSON: ',' or ']' expected"),
         ("[" * 80, "nested deeper than 64 levels"),
         ('{"Name": "\\udc00"}', "half a character"),
-        ('{"Name": ' + "1" * 500 + "}", "a number of more than 400 digits"),
+        ('{"Name": ' + "1" * 500 + "}", "the number has more than 400 digits"),
         ('{"Name": "x", "Name": "y"}', "cell:1:15: key 'Name' is given twice (first on line 1)"),
         (
             '{"Agents": [{"Name": "a", "ResponseTimeout": 1e999}]}',

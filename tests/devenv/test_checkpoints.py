@@ -86,7 +86,7 @@ CODES = {
     "save, taken": (["save", "a", "c"], 1, "--overwrite"),
     "save, replaced": (["save", "--overwrite", "a", "c"], 0, ""),
     "restore, no environment": (["restore", "no", "no"], 2, "no environment"),
-    "restore, no checkpoint": (["restore", "a", "no"], 7, "no checkpoint 'no'; there are: c"),
+    "restore, no checkpoint": (["restore", "a", "no"], 7, "no checkpoint 'no'; existing checkpoints: c"),
     "show, no checkpoint": (["checkpoint", "show", "a", "no"], 7, "no checkpoint"),
     "delete, no checkpoint": (["checkpoint", "delete", "a", "no"], 7, "no checkpoint"),
     "list, tenant": (["--tenant", "t", "checkpoint", "list", "a"], 8, "another tenant"),
@@ -116,7 +116,7 @@ def test_a_damaged_checkpoint_changes_nothing(dev_env, native):
     (content,) = contents.iterdir()
     content.write_text("other")
     code, _, said = dev_env("restore", "a", "c")
-    assert (code, f"the content {content.name[:12]}... of a checkpoint is damaged" in said) == (1, True)
+    assert (code, f"the file content {content.name[:12]}... of a checkpoint is damaged" in said) == (1, True)
     (native.parent / "checkpoints" / "c" / "files.json").write_text("{}")
     assert "files.json of the checkpoint 'c' is damaged" in dev_env("restore", "a", "c")[2]
     assert (native / "f").read_text() == "two"
@@ -182,7 +182,7 @@ def test_a_checkpoint_is_deleted_only_after_its_interrupted_restore_is_complete(
     state = native.parent / "state.json"
     state.write_text(json.dumps({**json.loads(state.read_text()), "phase": "restoring", "restoring": "c"}))
     code, _, said = dev_env("checkpoint", "delete", "a", "c")
-    assert (code, "restoring 'c' was interrupted, and is repeated" in said) == (0, True), said
+    assert (code, "the restore of 'c' was interrupted, and is repeated" in said) == (0, True), said
     assert (native / "f").read_text() == "one"
     assert names_of(dev_env) == []
     assert dev_env("execute", "a", "true")[0] == 0
@@ -291,7 +291,7 @@ def test_a_backup_is_replaced_only_after_its_restore_is_complete(dev_env, native
             else:
                 code, _, message = dev_env("restore", "a", name)
                 assert (code, "the disk is gone" in message) == (1, True)
-                assert ("restore 'pre-restore'" in message) == (name != "pre-restore")
+                assert ("restore the checkpoint 'pre-restore'" in message) == (name != "pre-restore")
         assert "half" in tree(native)
         assert names_of(dev_env) == ["one", "two", "pre-restore"]
     assert dev_env("restore", "a", "pre-restore")[0] == 0
@@ -371,5 +371,5 @@ def test_no_checkpoint_has_the_name_of_the_backup(dev_env, native):
     (native / "f").write_text("only copy")
     for more in ((), ("--overwrite",)):
         code, _, message = dev_env("save", "a", "pre-restore", *more)
-        assert (code, "'pre-restore' is the name of the backup during a restore" in message) == (1, True), message
+        assert (code, "the name 'pre-restore' is reserved for the backup of a restore" in message) == (1, True), message
     assert names_of(dev_env) == []

@@ -32,17 +32,17 @@ REFUSED = {
     "words": (["execute", "a", "ls", "x"], 1, "2 words are not a command"),
     "option": (["execute", "--passthrough", "--bogus", "a"], 121, "No such option"),
     "name": (["create", "../x", "native"], 1, "is not allowed"),
-    "taken": (["create", "A", "native"], 1, "there is an environment 'a'"),
-    "profile": (["create", "b", "native", "nope"], 1, "known are default, high-resource, minimal, standard"),
-    "status": (["list", "bogus"], 1, "no status 'bogus'"),
+    "taken": (["create", "A", "native"], 1, "the environment 'a' already exists"),
+    "profile": (["create", "b", "native", "nope"], 1, "existing profiles: default, high-resource, minimal, standard"),
+    "status": (["list", "bogus"], 1, "unknown status 'bogus'"),
     "environment": (["execute", "no", "true"], 2, "no environment 'no'"),
     "environment, destroyed": (["destroy", "no"], 2, "no environment 'no'"),
     "template": (["create", "b", "nope"], 3, "no template 'nope'"),
     "command": (["execute", "a", "exit 3"], 6, "command exited with status 3"),
     "time": (["execute", "--timeout", "0.1", "a", "exec tail -f /dev/null"], 6, ""),
     "tenant": (["--tenant", "t", "execute", "a", "true"], 8, "another tenant"),
-    "tenants": (["list", "all", "t"], 8, "can be listed by operators only"),
-    "built in": (["template", "delete", "native"], 8, "built in"),
+    "tenants": (["list", "all", "t"], 8, "only operators can list the environments"),
+    "built in": (["template", "delete", "native"], 8, "the built-in template 'native'"),
     "passed through": (["execute", "--passthrough", "a", "exit 3"], 3, "status 3"),
     "own, apart": (["execute", "--passthrough", "no", "true"], 122, "no environment"),
 }
@@ -79,7 +79,7 @@ def test_a_command_loads_no_grammars(root: Path) -> None:
 def test_a_command_of_init_that_fails_leaves_nothing(tmp_path: Path, dev_env) -> None:
     template(dev_env, "fails", {"extends": "native", "native": {"init": ["exit 7"]}})
     ended, printed, said = dev_env("create", "b", "fails")
-    assert (ended, printed, "'exit 7' failed with code 7" in said) == (6, "", True)
+    assert (ended, printed, "'exit 7' failed with exit code 7" in said) == (6, "", True)
     assert list((tmp_path / ".dev_env_state").glob("[!.]*")) == []
 
 

@@ -67,7 +67,7 @@ def test_a_checkpoint_has_the_image_and_the_folders(root):
 
 def test_a_command_that_its_memory_limit_ends_is_over_a_limit(root):
     code, _, said = run(root, "execute", "c", "x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done")
-    assert (code, "the memory limit, 256m, ended the command" in said) == (4, True)
+    assert (code, "because it reached the memory limit of 256m" in said) == (4, True)
 
 
 def test_without_an_engine_it_says_so_and_changes_nothing(root, monkeypatch):
@@ -220,7 +220,7 @@ def test_volumes_are_folders_or_names(tmp_path):
         (tmp_path / "data", "/data:ro", False),
         (folder / "x", "/x", False),
     ]
-    with pytest.raises(DevEnvError, match="is not SOURCE:TARGET"):
+    with pytest.raises(DevEnvError, match="write SOURCE:TARGET"):
         mounts_of(["/data"], folder)
 
 
@@ -278,7 +278,7 @@ def test_an_environment_is_as_it_was_where_its_new_container_cannot_be_made(publ
 
     with monkeypatch.context() as patch:
         patch.setattr(DockerIsolation, "_create_container", refuse)
-        with pytest.raises(NotReplacedError, match="is unchanged: the port is taken"):
+        with pytest.raises(NotReplacedError, match="was not changed, because the restore failed: the port is taken"):
             asyncio.run(DevEnvManager(published).restore("p", "first"))
     assert run(published, "execute", "p", "cat f /layer")[:2] == (0, "two\ntwo\n")
     assert run(published, "restore", "p", "first")[0] == 0
@@ -297,7 +297,7 @@ def test_a_restore_that_was_interrupted_and_cannot_be_done_again_says_so_once(pu
         with pytest.raises(KeyboardInterrupt):
             asyncio.run(manager.restore("p", "first"))
         patch.setattr(DockerIsolation, "_create_container", refuse)
-        with pytest.raises(DevEnvError, match="was interrupted, and failed when it was repeated: the port is taken"):
+        with pytest.raises(DevEnvError, match="was interrupted, and a second attempt failed: the port is taken"):
             asyncio.run(manager.execute("p", "true"))
         assert asyncio.run(manager.execute("p", "cat f /layer")).stdout == "two\ntwo\n"
     assert run(published, "restore", "p", "first")[0] == 0

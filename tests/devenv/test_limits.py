@@ -23,8 +23,8 @@ def settings(root, **said):
 OVER = {
     "host": (["--set", "resource_limits.memory=9999999g"], "more than this machine has"),
     "strict": (["--strict-limits"], "cannot be enforced with native"),
-    "environments": ([], "may have 1 environments"),
-    "cpu": ([], "may have cpu 1.5 in all, and would have 2"),
+    "environments": ([], "may have at most 1 environments"),
+    "cpu": ([], "may use a total cpu of 1.5, but with this environment they would use 2"),
 }
 
 
@@ -54,7 +54,7 @@ def test_a_named_profile_wins_over_the_template_and_the_default_fills_gaps(dev_e
 def test_more_disk_than_the_limit_is_over_it(dev_env):
     assert dev_env("create", "a", "native", "--set", "resource_limits.disk=1k")[0] == 0
     code, _, said = dev_env("execute", "a", "head -c 2000 /dev/zero > f")
-    assert (code, "more than its limit, 1k" in said) == (4, True)
+    assert (code, "but its limit is 1k" in said) == (4, True)
     told = json.loads(dev_env("resources", "a")[1])
     assert (told["disk"], told["disk_bytes"], told["enforcement"]["disk"]) == ("2.0 kB", 2000, "checked")
 
@@ -87,7 +87,7 @@ def test_over_the_disk_limit_nothing_is_copied_in(dev_env, tmp_path):
     assert dev_env("create", "a", "native", "--set", "resource_limits.disk=1k")[0] == 0
     assert dev_env("execute", "a", "head -c 2000 /dev/zero > f")[0] == 4
     code, _, said = dev_env("cp", str(tmp_path / "x"), "a:x")
-    assert (code, "remove files" in said) == (4, True)
+    assert (code, "delete files" in said) == (4, True)
     assert dev_env("cp", "a:f", str(tmp_path / "f"))[0] == 0
 
 
@@ -141,7 +141,7 @@ def test_an_environment_that_another_process_holds_is_busy(dev_env, tmp_path):
             return await asyncio.to_thread(dev_env, "--wait", "0.05", "destroy", "a")
 
     code, _, said = asyncio.run(held())
-    assert (code, "is busy" in said) == (1, True)
+    assert (code, "is in use by another process" in said) == (1, True)
     assert dev_env("destroy", "a")[0] == 0
 
 

@@ -117,7 +117,7 @@ def test_a_job_goes_on_and_its_output_is_kept(root: Path) -> None:
     out, err = (work(root).parent / "jobs" / job / name for name in ("stdout", "stderr"))
     assert (out.read_bytes(), err.read_bytes()) == (b"out\n\xff", b"err\n")
     assert run(root, "job", "output", "a", job)[2] == "err\n"
-    assert run(root, "job", "kill", "a", job)[:2] == (0, f"Job '{job}' had ended\n")
+    assert run(root, "job", "kill", "a", job)[:2] == (0, f"Job '{job}' had already ended\n")
 
 
 def test_a_job_is_killed_with_its_command_and_one_that_is_busy_is_not_idle(root: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_job_is_killed_with_its_command_and_one_that_is_busy_is_not_idle(root:
     assert json.loads(run(root, "job", "list", "a")[1])[-1]["status"] == "running"
     assert run(root, "job", "kill", "a", job)[:2] == (0, f"Job '{job}' killed\n")
     assert not Path(f"/proc/{command}").exists()
-    assert json.loads(run(root, "job", "list", "a")[1])[-1]["error"] == "it was killed"
+    assert json.loads(run(root, "job", "list", "a")[1])[-1]["error"] == "the job was killed"
 
 
 def test_a_job_that_ends_while_it_is_looked_at_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,11 +183,11 @@ REFUSED = {
     "job, environment": (["job", "list", "no"], 2, "no environment"),
     "job, tenant": (["--tenant", "t", "job", "output", "a", "job-0"], 8, "another tenant"),
     "detach, environment": (["execute", "--detach", "no", "true"], 2, "no environment"),
-    "detach, terminal": (["execute", "--detach", "--tty", "a", "true"], 1, "--detach goes with neither"),
+    "detach, terminal": (["execute", "--detach", "--tty", "a", "true"], 1, "--detach cannot be combined with"),
     "shell, environment": (["shell", "no"], 2, "no environment"),
     "user": (["execute", "--user", "nobody", "a", "true"], 1, "commands of native environments run as you"),
-    "cp, here": (["cp", "x", "y"], 1, "one of both must be ENVIRONMENT:PATH"),
-    "cp, both": (["cp", "a:x", "a:y"], 1, "one of both must be ENVIRONMENT:PATH"),
+    "cp, here": (["cp", "x", "y"], 1, "one path must be ENVIRONMENT:PATH"),
+    "cp, both": (["cp", "a:x", "a:y"], 1, "one path must be ENVIRONMENT:PATH"),
     "cp, environment": (["cp", "no:x", "y"], 2, "no environment"),
     "cp, tenant": (["--tenant", "t", "cp", "a:x", "y"], 8, "another tenant"),
     "cp, nothing inside": (["cp", "a:nothing", "y"], 1, "cannot be copied"),

@@ -137,7 +137,7 @@ def test_without_an_engine_another_section_is_used_if_that_is_asked_for(
     template(dev_env, "both", {"isolation_type": "docker", **both})
     assert dev_env("create", "a", "both")[0] == 5
     code, _, told = dev_env("create", "a", "both", "--fallback", "--env", "A=1")
-    assert (code, "using native instead of a container: no container engine answers" in told) == (0, True)
+    assert (code, "native is used instead of a container: no container engine answers" in told) == (0, True)
     assert dev_env("execute", "a", "echo $A")[1] == "1\n"
     assert json.loads(dev_env("inspect", "a")[1])["isolation_type"] == "native"
     assert dev_env("create", "b", "python-docker", "--fallback")[0] == 5
@@ -153,7 +153,7 @@ def test_a_python_that_is_not_here_is_refused_with_those_that_are(dev_env, monke
     monkeypatch.setattr("shutil.which", lambda name: None if name == "uv" or "3.99" in name else f"/bin/{name}")
     template(dev_env, "t", {"isolation_type": "virtualenv", "virtualenv": {"python_version": "3.99"}})
     code, _, told = dev_env("create", "a", "t")
-    assert (code, "Python 3.99 is not installed; found 3." in told) == (1, True)
+    assert (code, "Python 3.99 is not installed (installed: 3." in told) == (1, True)
     assert dev_env("execute", "a", "true")[0] == 2
 
 
@@ -161,7 +161,7 @@ def test_a_template_is_of_the_category_of_its_folder_and_keeps_the_name_that_was
     said = json.dumps({"name": "other", "extends": "native"})
     code, printed, told = dev_env("template", "create", "own-one", "-", stdin=said)
     assert (code, printed) == (0, "Template 'own-one' created\n")
-    assert "the file says the name 'other': the template is 'own-one'" in told
+    assert "the file contains the name 'other', but the template is created as 'own-one'" in told
     folder = tmp_path / "config" / "dev_env" / "templates"
     (folder / "teams").mkdir()
     (folder / "teams" / "web.json").write_text('{"extends": "own-one"}')

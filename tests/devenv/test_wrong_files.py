@@ -9,8 +9,8 @@ from tests.devenv.conftest import run, template
 TEMPLATES = {
     "bytes": (b"\xff\xfe{}", "cannot be read from"),
     "nested": (b"[" * 100_000, "nested too deeply"),
-    "number": (b'{"extends": 3}', "extends must name one template, not 3"),
-    "list": (b'{"extends": ["native"]}', "extends must name one template, not ['native']"),
+    "number": (b'{"extends": 3}', "must be the name of one template, not 3"),
+    "list": (b'{"extends": ["native"]}', "must be the name of one template, not ['native']"),
 }
 SETTINGS = [
     ({"quotas": 3}, "quotas must be an object with environments, cpu, memory and disk for each tenant, not 3"),
@@ -78,7 +78,7 @@ def test_no_limit_is_no_way_round_a_quota(dev_env, limits):
     template(dev_env, "mine", {"extends": "native", "resource_limits": limits})
     code, _, said = dev_env("create", "a", "mine")
     assert code == 4
-    assert "is not a limit: it must be above 0" in said
+    assert " limit must be above 0, not " in said
 
 
 def test_a_profile_with_a_time_that_is_none_is_refused(dev_env, tmp_path):

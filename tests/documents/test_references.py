@@ -18,7 +18,7 @@ def environ(monkeypatch):
 
 def test_references_are_resolved_at_any_depth_and_nothing_else(environ):
     given = {"a": ["env://DIVEBOOK_TEST_VALUE", 1], "b": {"c": "Bearer env://DIVEBOOK_TEST_VALUE"}, "d": "see env://X"}
-    with pytest.raises(SetupError, match=r"env://X names a variable that is not set.*set X"):
+    with pytest.raises(SetupError, match=r"env://X refers to an environment variable that is not set.*set X"):
         resolved(given, Policy("environment"))
     given["d"] = "it is said in env://X"
     found = resolved(given, Policy("environment"))
@@ -49,11 +49,11 @@ def test_a_file_gives_its_text_without_the_last_line_break(tmp_path):
         ("file:///etc/hostname", "outside the definition's folder"),
         ("file://none.txt", "cannot be read: No such file"),
         ("file://empty.txt", "is empty: write the value into it"),
-        ("file://long.txt", "holds more than"),
+        ("file://long.txt", "contains more than"),
         ("file://bytes.txt", "not UTF-8 text at byte 0"),
         ("file://pipe", "is not a file"),
         ("file://a\0b", "cannot be the path"),
-        ("env://DIVEBOOK_NO_SUCH", "is not set, or is empty: set DIVEBOOK_NO_SUCH"),
+        ("env://DIVEBOOK_NO_SUCH", "is not set or is empty: set DIVEBOOK_NO_SUCH"),
     ],
 )
 def test_what_cannot_be_resolved_says_why_and_shows_no_value(tmp_path, reference, says):

@@ -225,7 +225,7 @@ def test_a_log_with_a_fork_in_it_is_sound():
         ({"prompts": {"a": 1}}, "the prompt of step 'a' must be a string, not int"),
         ({"model": 3}, "model must be the name of a model"),
         ({"definition": "Name: x"}, "write workflow.to_dict()"),
-        ("x", "a change is a mapping such as"),
+        ("x", "a change must be a mapping such as"),
     ],
 )
 def test_a_change_says_what_is_wrong_with_it(given, said):
@@ -251,7 +251,7 @@ def test_a_changed_prompt_is_one_of_a_step_that_has_one():
     assert [step.prompt for step in changed.steps] == ["Insult", None]
     assert changed.fingerprint != workflow.fingerprint
     assert Change().workflow(workflow) is workflow
-    with pytest.raises(SetupError, match=r"no step 'run' with a prompt \(those that do: ask\)"):
+    with pytest.raises(SetupError, match=r"no step 'run' with a prompt \(steps with a prompt: ask\)"):
         Change(prompts={"run": "x"}).workflow(workflow)
 
 
@@ -278,7 +278,7 @@ def test_a_changed_definition_is_read():
     ("change", "said"),
     [
         ({"results": {"op_9": 1}}, "the result of op_9 cannot be changed at event 4 of execution exec_1"),
-        ({"answers": {"ask_9": {}}}, r"ask_9 has not been asked by event 4 .*\(asked: none\)"),
+        ({"answers": {"ask_9": {}}}, r"ask_9 has not been asked yet at event 4 .*\(asked there: none\)"),
         ({"inputs": {"y": 1}}, r"no input 'y' to change \(inputs: x\)"),
     ],
 )

@@ -14,7 +14,7 @@ def test_every_status_stands_in_the_table_once():
 
 
 def test_only_failed_and_cancelled_executions_can_be_taken_up_again():
-    assert {"completed", "moved", "continued_as_new", "picture"} == FINAL
+    assert {"completed", "moved", "continued_as_new", "snapshot"} == FINAL
     resumable = {status for status in TERMINAL if may_follow(status, catalog.ExecutionResumed)}
     assert resumable == {"failed", "cancelled"}
 

@@ -246,8 +246,8 @@ def test_an_answer_is_copied_and_dated():
     [
         ({"approved": "yes"}, "question q: approved must be a bool, not 'yes'"),
         ({"approved": 1}, "approved must be a bool"),
-        ({"txt": "x"}, "no part 'txt'; did you mean 'text'?"),
-        ({"zzz": "x"}, "known are text, approved, decision, data"),
+        ({"txt": "x"}, "unknown key 'txt' in an answer; did you mean 'text'?"),
+        ({"zzz": "x"}, "valid keys: text, approved, decision, data"),
         ("yes", "answer with a mapping"),
     ],
 )
@@ -283,7 +283,7 @@ def test_a_result_has_its_typed_reason_and_shares_nothing():
         ("cost", Decimal(-1), "cost is negative: -1"),
         ("max_stages", 0, "max_stages must be at least 1, not 0"),
         ("current_stage_number", 0, "current_stage_number must be at least 1"),
-        ("remaining_goals", ["x"], "remaining_goals has 'x'"),
+        ("remaining_goals", ["x"], "remaining_goals contains 'x'"),
         ("interrupt_pending", True, "there is no interrupt"),
         ("terminated", True, "completed_at is not"),
         ("completed_at", NOW.replace(tzinfo=None), "completed_at has no time zone"),

@@ -133,12 +133,12 @@ def test_strict_names_everything_that_is_not_as_it_is_written():
         "processing_history[1].started_at",
     }
     assert "'metdata': unknown; did you mean 'metadata'?" in caught.value.problems
-    assert "received_at: a time such as 2026-01-25T10:00:00Z wanted, not 'yesterday'" in caught.value.problems
+    assert "received_at: expected a time such as 2026-01-25T10:00:00Z, not 'yesterday'" in caught.value.problems
 
 
 def test_no_state_at_all_gives_a_fresh_envelope():
     assert restore(None).user_id == "anonymous"
-    with pytest.raises(InvalidEnvelopeError, match="state: a mapping wanted, not NoneType"):
+    with pytest.raises(InvalidEnvelopeError, match="state: expected a mapping, not NoneType"):
         restore(None, strict=True)
 
 
@@ -180,7 +180,9 @@ def test_a_state_is_plain_and_shares_nothing():
 def test_what_cannot_be_written_is_named():
     envelope = fresh()
     envelope.metadata["clients"] = [{"lock": threading.Lock()}]
-    with pytest.raises(UncopyableValueError, match=r"cannot copy metadata\.clients\[0\]\.lock: lock objects refuse it"):
+    with pytest.raises(
+        UncopyableValueError, match=r"cannot copy metadata\.clients\[0\]\.lock: objects of type lock cannot be copied"
+    ):
         envelope.to_state_dict()
 
 

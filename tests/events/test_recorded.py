@@ -67,12 +67,22 @@ def test_the_old_systems_choice_of_a_version_is_read_with_all_it_says():
     assert (named.version, named.min_version, named.max_version) == (2, 1, 2)
 
 
+def test_what_was_a_picture_is_a_snapshot():
+    assert payload_from("execution_pictured", {"status": "waiting"}) == catalog.ExecutionSnapshotted("waiting")
+    log = read(Path(__file__).parents[1] / "store" / "recorded" / "former_snapshot.jsonl")
+    assert log.is_verified  # the hashes cover what was written then
+    assert (log.status, log.events[-1].event_type) == ("snapshot", "execution_snapshotted")
+
+
 def test_an_event_walks_through_every_change_since_it_was_written():
     changes = {"made": (lambda data: {**data, "a": 1}, lambda data: {**data, "b": data["a"] + 1})}
     assert upcast("made", {"x": 0}, changes) == ("made", {"x": 0, "a": 1, "b": 2})
     assert upcast("made", {"a": 5, FORM: 1}, changes) == ("made", {"a": 5, "b": 6})
     assert upcast("made", {"a": 5, "b": 7, FORM: 2}, changes) == ("made", {"a": 5, "b": 7})
-    with pytest.raises(NewerStoreError, match="a made event has form 3, this version of divebook knows forms up to 2"):
+    with pytest.raises(
+        NewerStoreError,
+        match="a made event has format version 3, but this version of divebook reads format versions up to 2",
+    ):
         upcast("made", {FORM: 3}, changes)
 
 
@@ -80,5 +90,5 @@ def test_what_is_written_carries_the_version_of_its_form(monkeypatch):
     assert FORM not in catalog.StepStarted("script").to_data()
     monkeypatch.setattr(catalog.StepStarted, "form", 1)
     assert catalog.StepStarted("script").to_data() == {FORM: 1, "step_type": "script", "visit": 1}
-    with pytest.raises(NewerStoreError, match="a step_started event has form 1"):
+    with pytest.raises(NewerStoreError, match="a step_started event has format version 1"):
         payload_from("step_started", catalog.StepStarted("script").to_data())

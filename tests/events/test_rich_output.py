@@ -72,7 +72,7 @@ def test_an_object_for_display_is_recorded_as_what_it_shows(value, media_type, c
     bundle, _ = output._repr_mimebundle_()
     expected = base64.b64encode(content).decode() if media_type == "image/png" else content.decode()
     assert bundle[media_type] == expected
-    with pytest.raises(AttributeError, match=f"the log holds only the display .* of .*{type(value).__name__}"):
+    with pytest.raises(AttributeError, match=f"the log contains only the display .* of .*{type(value).__name__}"):
         output.savefig("a.png")
 
 

@@ -187,7 +187,7 @@ def test_the_fields_of_the_event_itself_are_looked_at(name):
 
 def test_a_time_beyond_the_year_9999_is_refused():
     late = Event("event_1", "exec_1", 1, 2**62, ExecutionStarted("w"))
-    with pytest.raises(InvalidEventError, match="timestamp is required, of a year up to 9999"):
+    with pytest.raises(InvalidEventError, match="timestamp is required and must be in a year up to 9999"):
         MemoryStore().append("exec_1", [late], 0)
 
 

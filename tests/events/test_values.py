@@ -148,7 +148,7 @@ def test_a_value_that_this_machine_cannot_open_is_named_and_leaves_the_log_reada
     ],
 )
 def test_content_of_another_shape_is_refused_when_it_is_read(value):
-    with pytest.raises(ValueError, match="is not as it is written"):
+    with pytest.raises(ValueError, match="has the wrong format"):
         decode(value)
 
 
@@ -240,7 +240,7 @@ class Thing:
         ([(1, Thing())], r"outputs\[0\]\[1\]: .*Thing is not plain data"),
         ([Pair(1, 2)], r"outputs\[0\]: .*Pair is not allowed in logs; allow the class"),
         (defaultdict(lambda: 1), r"outputs: a defaultdict whose factory is not a built-in type; use dict\(value\)"),
-        (MappingProxyType({"a": 1}), r"outputs: mappingproxy would come back as a dict; use dict\(value\)"),
+        (MappingProxyType({"a": 1}), r"outputs: mappingproxy would be read back as a dict; use dict\(value\)"),
         (UserList([1]), r"outputs: collections\.UserList .*use list\(value\)"),
         ({"when": datetime(2026, 1, 1, tzinfo=no_key())}, r"outputs\.when: .* has no key"),
         ([iter([])], r"outputs\[0\].*use list\(value\)"),
@@ -283,12 +283,12 @@ def test_an_error_of_a_conversion_that_says_more_is_not_hidden(error):
 def test_a_value_that_holds_itself_is_refused():
     loop = []
     loop.append(loop)
-    with pytest.raises(UnstorableValueError, match="is it part of itself"):
+    with pytest.raises(UnstorableValueError, match="does it contain itself"):
         normalize(loop)
 
 
 def test_a_huge_value_is_refused_with_a_way_out():
-    with pytest.raises(UnstorableValueError, match=r"outputs: 67,108,866 bytes .* store it as a document"):
+    with pytest.raises(UnstorableValueError, match=r"outputs: 67,108,866 bytes .* store the value as a document"):
         storable("x" * MAX_PAYLOAD_BYTES, "outputs")
 
 
@@ -303,7 +303,7 @@ def test_the_hash_of_what_is_kept_by_its_hash_is_that_of_its_content():
     assert (again, digest_of(again)) == (kept, digest_of(kept))
     assert again.to_python() == {"tools": [1, {"$type": "x"}, b"\x00"]}
     assert canonical_hash({"a": kept}) == canonical_hash({"a": again}) != canonical_hash({"a": by_hash({"tools": []})})
-    assert str(kept) == "dict of 1, kept by its hash"
+    assert str(kept) == "dict of 1, stored by its hash"
 
 
 def test_what_cannot_be_kept_by_its_hash_is_refused_with_its_place():

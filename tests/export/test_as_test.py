@@ -176,7 +176,7 @@ def test_it_is_not_written_where_it_would_fail_or_end_nowhere_or_take_the_place_
     with made:
         changed = tmp_path / "changed.yaml"
         changed.write_text(SHOP.replace("1 + 1", "1 + 3"))
-        with pytest.raises(SetupError, match=r"(?s)would already fail.*event 4.*changed\.yaml:8"):
+        with pytest.raises(SetupError, match=r"(?s)would fail.*event 4.*changed\.yaml:8"):
             write_test(made, execution, tmp_path / "test_it.py", definitions=changed)
         with pytest.raises(SetupError, match=r"is not a Python file; choose a name that pytest finds: test_shop.py"):
             write_test(made, execution, tmp_path / "it.txt")

@@ -40,7 +40,7 @@ def test_it_tells_the_run_in_sections_with_frames(tmp_path):
     run = asking()
     notebook = nbformat.read(run.to_notebook(tmp_path / "run.ipynb"), 4)
     nbformat.validate(notebook)
-    parts = ["Inputs", "Definition", "Steps", "Items", "Requests to models", "Questions and answers", "Cost"]
+    parts = ["Inputs", "Definition", "Steps", "Items", "Model calls", "Questions and answers", "Cost"]
     assert sections(notebook) == [*parts, "Outputs"]
     found = shown(notebook)
     assert json.loads(found["run.inputs"]["text/plain"]) == {"topic": "a sea"}

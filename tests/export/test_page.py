@@ -71,10 +71,10 @@ def test_the_page_has_the_state_at_every_event(told):
         assert recorded.state_at(sequence) == positions.state_at(sequence)
 
 
-def test_what_had_not_ended_is_a_picture(environment, tmp_path):
+def test_what_had_not_ended_is_a_snapshot(environment, tmp_path):
     waiting = ended(Workflow("asks", [Step("ask", ask="Well?")]))
     opened = environment.open(waiting.to_html(tmp_path / "run.html"))
-    assert (waiting.status, opened.status) == ("waiting", "picture")
+    assert (waiting.status, opened.status) == ("waiting", "snapshot")
     assert [*opened.history()][1:-1] == [*waiting.history()][1:]
 
 
@@ -131,7 +131,7 @@ def test_a_page_that_is_damaged_elsewhere_gives_its_log_and_says_so(told, tmp_pa
     changed.write_bytes(page.read_bytes().replace(b"<title>", b"<TITLE>"))
     log, fault = transfer.read_sound(changed)
     assert log.events == [*run.history()]
-    assert "the parts that hold the run are as they were written" in str(fault)
+    assert "the parts that contain the run are unchanged" in str(fault)
     changed.write_bytes(page.read_bytes().replace(b'data-name="log"', b'data-name="lag"'))
     log, fault = transfer.read_sound(changed)
     assert log.events == []

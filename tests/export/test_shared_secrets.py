@@ -71,7 +71,7 @@ def test_a_frame_with_a_secret_in_it_is_left_out_and_another_one_is_not(tmp_path
 def test_what_cannot_be_an_event_without_its_secrets_is_not_written(monkeypatch, tmp_path):
     run = ended(Workflow("w", [Step("a", script="1", store="x")], inputs=["n"]), {"n": 1})
     monkeypatch.setattr("divebook.text.redaction.Redactor.under", lambda _self, _name, _value: HIDDEN)
-    with pytest.raises(InvalidEventError, match=r"event 1 without the secrets in it: .*; export the log as JSON lines"):
+    with pytest.raises(InvalidEventError, match=r"event 1 without its secrets: .*; export the log as JSON lines"):
         run.to_html(tmp_path / "run.html")
     assert [*tmp_path.iterdir()] == []
 

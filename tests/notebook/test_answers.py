@@ -62,7 +62,7 @@ def test_a_run_that_waits_is_shown_with_the_commands_that_answer(cell, tmp_path)
     _, printed = cell("r = %dive run deploy")
     run = cell("r")[0]
     asked = run.open_questions[0].id
-    assert "asks: Which version? (clarification: a value that fits its schema: n (integer))" in printed
+    assert "asks: Which version? (clarification: a value that fits the schema of the question: n (integer))" in printed
     assert f"to answer: %dive answer {asked}@{run.id} '{{\"n\": 1}}'" in printed
     with pytest.raises(ExecutionWaitingError) as caught:
         cell(f"%dive resume {run.id} --strict")
@@ -101,7 +101,10 @@ def test_an_answer_that_does_not_fit_fails_the_cell_and_leaves_the_question_open
 def test_an_answer_that_nobody_asked_for_is_told(deploy, monkeypatch):
     monkeypatch.setenv("DIVEBOOK_ANSWERS", "{often: 1}")
     _, printed = deploy("%dive run deploy --answer version={n: 3} --answer sure=y --answer sur=y")
-    assert "the answer for 'sur' was not used: no question with that name was asked (did you mean 'sure'?)" in printed
+    assert (
+        "the answer for 'sur' was not used: no question with this id or step was asked (did you mean 'sure'?)"
+        in printed
+    )
     assert "often" not in printed
 
 
@@ -185,7 +188,7 @@ def test_questions_are_listed_and_answered_in_place(cell):
 
 
 def test_an_answer_needs_a_question(cell):
-    with pytest.raises(UsageError, match="%dive answer needs ANSWER: %dive answer ask_1f0c"):
+    with pytest.raises(UsageError, match="%dive answer needs ANSWER, for example: %dive answer ask_1f0c"):
         cell("%dive answer ask_1")
     with pytest.raises(NotFoundError, match="question not found: ask_1"):
         cell("%dive answer ask_1 retry")

@@ -32,7 +32,10 @@ def test_words_keep_together_what_yaml_keeps_together(line, words):
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("a='open", "the quote ' before 'open' is not closed"), ("a=[1, {b: 2]", "} is missing at the end")],
+    [
+        ("a='open", "the closing quote ' is missing after 'open'"),
+        ("a=[1, {b: 2]", "the closing } of '[1, {b: 2]' is missing"),
+    ],
 )
 def test_what_is_not_closed_is_told(line, message):
     with pytest.raises(UsageError, match=re.escape(message)):
@@ -86,7 +89,7 @@ def test_a_dollar_names_a_variable_of_the_kernel():
     ("written", "message"),
     [
         ("$row", r"there is no variable 'row' \(did you mean \$rows\?\)"),
-        ("$zebra", "define it in a cell, or quote the value if it is a string"),
+        ("$zebra", "define the variable in a cell, or put the value in single quotes"),
     ],
 )
 def test_bad_expressions_are_told_with_their_input(written, message):
@@ -116,7 +119,7 @@ def test_options_stand_anywhere():
     ("words", "message"),
     [
         (["--backgroud"], r"unknown option --backgroud \(did you mean --background\?\)"),
-        (["--zzz"], "known: -b, --background, --store"),
+        (["--zzz"], "available options: -b, --background, --store"),
         (["--store"], "option --store needs a value"),
         (["a=1", "a=2"], "input 'a' is given twice"),
     ],

@@ -113,8 +113,8 @@ def test_an_agent_without_tools_is_asked_in_the_same_way(cell):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("ask", "%dive ask needs AGENT: %dive ask critic"),
-        ("ask reader", "%dive ask needs PROMPT: %dive ask critic"),
+        ("ask", "%dive ask needs AGENT, for example: %dive ask critic"),
+        ("ask reader", "%dive ask needs PROMPT, for example: %dive ask critic"),
         ("ask reader When do owls hunt", "put strings with spaces in quotes"),
         ("ask reader 'x' --moodel y", "did you mean --model"),
     ],
@@ -143,7 +143,7 @@ def test_a_call_is_denied_with_a_reason_or_approved_with_other_arguments(cell, s
     model = ScriptedModel([FOUND, "They hunt by night."])
     session.environment.add_agent(Agent("reader", model=model, tools=reader.tools, approvals=approval), replace=True)
     run, printed = cell("%dive ask reader 'When do owls hunt?'")
-    assert "no: REASON says why" in printed
+    assert "no: REASON adds a reason" in printed
     assert '{"approved": true, "data": {"parameters": {"query": "TEXT"}}} or {"approved": true, "data": {"ru' in printed
     cell(f"q, answer = {run.open_questions[0].id!r}, 'no: not now'")
     answered, _ = cell(f"%dive answer $q {given}")

@@ -82,6 +82,15 @@ def test_a_question_mark_behind_a_command_asks_for_help():
     assert help_for_commands(lines)[2:] == lines[2:]
 
 
+@pytest.mark.parametrize("magic", ["%dive", "%%dive"])
+def test_cell_and_line_magic_have_the_same_help(cell, magic):
+    (_, told), (_, of_run) = cell("%dive help"), cell("%dive help run")
+    for asked in (f"{magic}?", f"{magic}??", f"?{magic}", f"?? {magic}"):
+        assert cell(asked)[1] == told
+    assert cell(f"{magic} run?")[1] == of_run
+    assert cell(f"{magic} run ??")[1] == of_run
+
+
 def test_code_that_runs_is_found_on_the_stack():
     def outer():
         return inner()

@@ -54,7 +54,7 @@ def test_each_kind_of_object_is_in_the_environment_of_the_session():
 
 
 def test_nothing_is_added_if_one_object_is_no_definition():
-    with pytest.raises(SetupError, match="what to define must be a YAML text"):
+    with pytest.raises(SetupError, match=r"define\(\) expects a YAML string"):
         divebook.define(Agent("poet", model="scripted"), 5)
     assert divebook.environment().definitions.agents == {}
 

@@ -75,8 +75,8 @@ def test_what_comes_before_the_edited_function_is_reused(edit, shell):
     edit("return x + 1", "return x + 100")
     run = start()
     assert (run.outputs["result"], made(shell)) == (101, ["inc", "after"])
-    assert "function helper changed since this cell's run" in run.internals.options.remark
-    assert f"{run.id} reuses its first 1 call" in run.internals.options.remark
+    assert f"function helper changed since run {old.id} of this cell" in run.internals.options.remark
+    assert f"the new run {run.id} reuses the first 1 call of that run" in run.internals.options.remark
     assert f"%dive show {old.id}" in run.internals.options.remark
     record = run.store.record(run.id)
     assert (record.origin, record.parent, record.notebook, record.cell) == ("fork", old.id, "n.ipynb", "c1/1")
@@ -160,7 +160,8 @@ def test_pressing_a_button_does_what_it_says(edited, shell, monkeypatch, capsys,
     assert (run.outputs["result"], run.id == edited.id) == (result, pressed == "keep")
     (error,) = page.offered
     assert error.told.endswith(
-        f"function helper changed since this cell's run {edited.id}, which is not shown as its result."
+        f"function helper changed since run {edited.id} of this cell, so that run is not shown as the result "
+        "of the cell."
     )
     assert list(error.choices) == ["again", "keep"]
     assert f"run {edited.id}" in capsys.readouterr().out or pressed == "keep"
@@ -184,7 +185,7 @@ def test_an_offer_is_understood_without_a_kernel(edited):
         "<code>--changed again</code>: runs the workflow from the first call that the change can affect"
         in bundle["text/html"]
     )
-    assert "<code>--changed keep</code>: shows the old one as it is" in bundle["text/html"]
+    assert "<code>--changed keep</code>: shows the old run unchanged" in bundle["text/html"]
     assert "  --changed again: runs the workflow from the first call" in bundle["text/plain"]
 
 
@@ -204,7 +205,7 @@ def test_a_run_that_was_mended_is_shown_and_nothing_is_asked(cell, shell):
     failed = start()
     assert failed.status == "failed"
     cell(twice)
-    with pytest.raises(CodeChangedError, match="continues the old one, with its 1 completed call,"):
+    with pytest.raises(CodeChangedError, match="continues the old run, with its 1 completed call,"):
         start(on_edit="ask")
     mended = start(on_edit="keep")
     assert (mended.id, mended.outputs["result"], made(shell)) == (failed.id, 3, ["inc", "after"])
@@ -246,7 +247,7 @@ def test_notebooks_that_are_not_named_share_only_what_is_equal(edit, shell):
     same = start(place(kernel="k2"))
     assert same.id == old.id
     assert (
-        "of an equal cell, with equal inputs and code, in a notebook whose name this front end does not report"
+        "of the same cell in another notebook (its name is unknown), with the same inputs and code,"
         in same.internals.options.remark
     )
     assert start(place(kernel="k3"), {"n": 2}).id != old.id

@@ -49,7 +49,7 @@ def test_a_cell_leaves_a_run_to_a_worker_and_enqueues_it_once(cell, session, mon
 
 def test_a_cell_lists_what_waits_and_says_who_is_there(cell, session):
     cell(ADD)
-    assert cell("%dive queue")[1].startswith("no running worker; start one: !divebook worker FILE\n")
+    assert cell("%dive queue")[1].startswith("no running worker; start a worker with !divebook worker FILE\n")
     run, _ = cell("%dive enqueue add n=2 --at 2099-01-01T08:00 --key once")
     with pytest.warns(StartKeyWarning, match=r"other inputs \(n: 2, now 3\)"):
         assert cell("%dive enqueue add n=3 --key once")[0].id == run.id
@@ -61,7 +61,7 @@ def test_a_cell_lists_what_waits_and_says_who_is_there(cell, session):
     assert row["why"] == "no running worker can run it"
     with Worker(session.environment):
         frame, told = cell("%dive queue")
-        assert "default; drives 0 of 8" in told
+        assert "default; 0 of at most 8 runs" in told
         assert frame["why"].isna().all()
 
 

@@ -55,8 +55,8 @@ REFUSED = [
     ("${n}", "write $n"),
     ("$$n", "write $n"),
     ("$nope", "there is no variable 'nope'"),
-    ("$n(", ") is missing"),
-    ("$n['a", "is not closed"),
+    ("$n(", "the closing ) of '$n("),
+    ("$n['a", "the closing quote ' is missing"),
     ("$n+", "is not a Python expression"),
     ("$nope.id", "there is no variable 'nope'"),
     ("$(1/0)", "raises ZeroDivisionError: division by zero"),
@@ -143,7 +143,7 @@ def test_what_is_no_expression_is_refused_with_what_to_write(cell, line):
 @pytest.mark.parametrize("written", ["[$n, 1]", "{a: $n}", '["{n}"]', "[{n}]", "{a, b}"])
 def test_data_that_hold_an_expression_are_refused(cell, line, written):
     cell(PLAIN)
-    with pytest.raises(UsageError, match=r"nothing is replaced inside .* write"):
+    with pytest.raises(UsageError, match=r"variables inside .* are not replaced; write"):
         cell(f"%dive {line.format(written)}")
 
 
@@ -204,10 +204,10 @@ def test_what_a_refused_text_says_to_write_is_accepted():
         text = "".join(chance.choices(parts, k=chance.randint(1, 7)))
         message = refusal_of(text)
         # A list or mapping gets another hint, as its parts may all need a change.
-        if message is None or "after a dollar" in message:
+        if message is None or "after a dollar sign" in message:
             continue
         tried += 1
-        hints = re.search(r"; write (?:(\$.*?) for the value, or )?(.*?) for that string", message).groups()
+        hints = re.search(r"; write (?:(\$.*?) for the value, or )?(.*?) for this string", message).groups()
         for hint in filter(None, hints):
             assert split(hint) == [hint], (text, hint)
             if is_expression(hint):
@@ -222,7 +222,7 @@ def refusal_of(text):
         if split(text) == [text] and not is_expression(text):
             refuse_inside("it", text)
     except UsageError as error:
-        return str(error) if "nothing is replaced" in str(error) else None
+        return str(error) if "are not replaced" in str(error) else None
     return None
 
 
@@ -230,11 +230,11 @@ def test_a_text_of_a_step_that_holds_a_template_is_refused_with_what_to_write(ce
     cell(PLAIN)
     cell("run = %dive run plain n=1")
     with pytest.raises(
-        UsageError, match=re.escape("write $f\"deploy={x}\" for the value, or deploy='{x}' for that string")
+        UsageError, match=re.escape("write $f\"deploy={x}\" for the value, or deploy='{x}' for this string")
     ):
         cell("%dive run plain n=1 --answer deploy={x}")
     with pytest.raises(UsageError) as caught:
         cell('%dive what-if $run --prompt step="One word for: ${n}.text"')
     assert str(caught.value).endswith(
-        "write $f\"step=One word for: {n}.text\" for the value, or step='One word for: ${n}.text' for that string"
+        "write $f\"step=One word for: {n}.text\" for the value, or step='One word for: ${n}.text' for this string"
     )

@@ -53,7 +53,7 @@ def test_what_goes_on_looks_at_no_receipt_again_and_pays_once(executed):
 
 def test_what_came_out_right_becomes_a_test_that_passes_anywhere(executed):
     note, _, value = shown(executed, "%dive to-test").partition("\n")
-    assert note == "wrote test_pay_back.py and its log; python -m pytest test_pay_back.py runs it"
+    assert note == "wrote test_pay_back.py and its log; to run the test: python -m pytest test_pay_back.py"
     assert value.strip() == "PosixPath('test_pay_back.py')"
     file = executed[1] / "test_pay_back.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", file.name]
@@ -62,7 +62,7 @@ def test_what_came_out_right_becomes_a_test_that_passes_anywhere(executed):
 
 
 def test_a_line_that_would_come_to_something_else_is_told(executed):
-    told = "date.today() returns another time whenever the function runs again"
+    told = "date.today() returns a different value each time the function runs"
     assert told in shown(executed, "from datetime import date")
     assert told in shown(executed, "divebook.definitions.lint")
 

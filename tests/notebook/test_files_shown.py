@@ -33,11 +33,11 @@ def test_changed_files_are_kept_with_their_differences_and_what_is_not_kept_is_n
     assert "Changed files (2)" in html
     assert "&lt;b&gt;new&lt;/b&gt;" in html
     assert "<b>new" not in html
-    assert "not kept: pipe (not a file, folder or link)" in html
+    assert "not stored: pipe (not a file, folder or link)" in html
     lines = [line.strip() for line in text.splitlines()]
     assert "workspace app: 2 files changed (+2 -1), from event" in text
     assert "M a.txt  +1 -1" in lines
-    assert "not kept: pipe (not a file, folder or link)" in lines
+    assert "not stored: pipe (not a file, folder or link)" in lines
 
 
 def test_nothing_is_said_of_files_where_none_has_changed(ran):
@@ -51,6 +51,6 @@ def test_of_many_files_the_first_are_kept_and_of_long_differences_the_names(ran)
         f"yes | head -c {2 * MAX_DIFFERENCES} > a.txt; for n in $(seq {MAX_FILES + 7}); do echo $n > f$n; done"
     )
     total = MAX_FILES + 8
-    assert f"{total} files changed, the first {MAX_FILES} of them" in text
+    assert f"{total} files changed, of which the first {MAX_FILES} are shown" in text
     assert "Too long to show here: run.files().changed() shows it." in html
     assert len(html) < 4 * MAX_DIFFERENCES

@@ -38,7 +38,7 @@ def test_a_run_is_forked_at_an_event_and_shown_as_a_run(cell):
         ("--set n", InputError, "write NAME=VALUE, for example --set city=Bonn"),
         ("--set n=1 --set n=2", InputError, "--set n=... is given twice; keep one"),
         ("--input fewer=1", SetupError, "there is no input 'fewer' to change (inputs: more)"),
-        ("--answer ask_1=yes", SetupError, "question ask_1 has not been asked by event "),
+        ("--answer ask_1=yes", SetupError, "question ask_1 has not been asked yet at event "),
         ("--result op_1=3", SetupError, "the result of op_1 cannot be changed at event "),
         ("--store nowhere.db", NotFoundError, "execution not found: "),
     ],

@@ -76,7 +76,7 @@ def test_inputs_are_a_mapping_keywords_or_in_order(session):
     # An option of `run` has the name before an input does.
     noted = run(product, {"one": 1, "note": "!"}, note="remark")
     assert (noted.result(), noted.internals.record.note) == ("1!", "remark")
-    with pytest.raises(InputError, match='"one" is given twice'):
+    with pytest.raises(InputError, match='"one" is passed twice'):
         run(product, {"one": 6}, one=7)
     with pytest.raises(InputError, match="too many positional arguments"):
         run(product, 1, 2, "!", 4)
@@ -102,7 +102,7 @@ def test_a_mistake_in_a_cell_is_shown_in_a_few_lines_with_its_line(cell, shell, 
         cell(text)
     first, *_, place, advice = caught.value.shown.strip().splitlines()
     assert first.startswith(type(caught.value).__name__)
-    assert (place, advice) == (f"  line 3: {MISTAKES[function]}", "  whole traceback: %tb Verbose")
+    assert (place, advice) == (f"  line 3: {MISTAKES[function]}", "  show the full traceback: %tb Verbose")
     shell.run_line_magic("xmode", "Verbose")
     try:
         with pytest.raises(DivebookError) as caught:

@@ -62,9 +62,7 @@ def test_help_explains_keys_and_parts_in_any_case_of_letters(cell):
         "    example  ToolIterationLimit: 30",
     ]
     assert cell("%dive help 'MCP server'")[1].startswith("Keys of MCP server:")
-    with pytest.raises(
-        UsageError, match=r"no sub-command or key is called 'Paralel' .did you mean %dive help Parallel"
-    ):
+    with pytest.raises(UsageError, match=r"unknown sub-command or key 'Paralel' .did you mean %dive help Parallel"):
         cell("%dive help Paralel")
 
 

@@ -1,7 +1,12 @@
 """Runs in the cells of a real kernel."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
+import nbformat
 import pytest
 
 from tests.notebook.stopping import WORKFLOW
@@ -49,6 +54,67 @@ def test_programs_that_run_notebooks_get_no_live_view(kernel):
     assert [set(data) for data in begun if data] == [LASTING]
 
 
+SHOWS_WIDGETS = "from divebook.notebook.shell_state import shows_widgets; print(shows_widgets())"
+
+
+@pytest.mark.parametrize(
+    ("session", "parent", "file"), [(True, True, True), (False, True, True), (True, False, True), (True, True, False)]
+)
+def test_a_kernel_of_a_jupyter_server_has_a_page_although_its_cells_take_no_input(kernel, session, parent, file):
+    start = f"import os; before = dict(os.environ); session, parent = {session}, {parent}"
+    variables = """
+os.environ.pop("JPY_SESSION_NAME", None)
+if session:
+    os.environ["JPY_SESSION_NAME"] = "/somewhere/n.ipynb"
+if not parent:
+    os.environ["JPY_PARENT_PID"] = "1"
+"""
+    kernel.text(f"{start}\n{variables}\n0")
+    place = "from ipykernel.connect import get_connection_file; print(get_connection_file())"
+    runtime = Path(kernel.text(place).strip()).with_name(f"jpserver-{os.getpid()}.json")
+    if file:
+        runtime.write_text("{}")
+    try:
+        (shown,) = kernel.run(SHOWS_WIDGETS, allow_stdin=False)[1]
+        assert shown["text"].strip() == str(session and parent and file)
+    finally:
+        runtime.unlink(missing_ok=True)
+        kernel.text("os.environ.clear(); os.environ.update(before); 0")
+
+
+def test_a_question_in_a_cell_without_input_waits_only_if_a_page_shows_it(kernel):
+    kernel.text("%%dive workflow asks\nSteps:\n  - {Name: ask, Ask: Sure?, Store: sure}\n")
+    kernel.text("import os; os.environ['JPY_SESSION_NAME'] = '/somewhere/n.ipynb'; 0")
+    place = "from ipykernel.connect import get_connection_file; print(get_connection_file())"
+    runtime = Path(kernel.text(place).strip()).with_name(f"jpserver-{os.getpid()}.json")
+    runtime.write_text("{}")
+    begun = []
+    try:
+        status, outputs = kernel.run(
+            "%dive run asks", lambda content: begun.append(content.get("data", {})), allow_stdin=False
+        )
+    finally:
+        runtime.unlink()
+        kernel.text("del os.environ['JPY_SESSION_NAME']; 0")
+    assert any("application/vnd.jupyter.widget-view+json" in data for data in begun)
+    assert status == "ok"
+    assert any("waiting" in output.get("data", {}).get("text/plain", "") for output in outputs)
+
+
+@pytest.mark.parametrize("program", ["nbconvert", "execute"])
+def test_programs_that_a_cell_of_a_server_starts_have_no_page(program, tmp_path):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SHOWS_WIDGETS)])
+    nbformat.write(notebook, tmp_path / "n.ipynb")
+    (tmp_path / f"jpserver-{os.getpid()}.json").write_text("{}")
+    server = {"JPY_SESSION_NAME": "/somewhere/n.ipynb", "JPY_PARENT_PID": str(os.getpid())}
+    environment = {**os.environ, **server, "JUPYTER_RUNTIME_DIR": str(tmp_path)}
+    options = ["--to", "notebook", "--execute"] if program == "nbconvert" else []
+    command = [sys.executable, "-m", "jupyter", program, *options, "--inplace", "n.ipynb"]
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
+    (cell,) = nbformat.read(tmp_path / "n.ipynb", 4).cells
+    assert cell.outputs[0].text.strip() == "False"
+
+
 def test_the_same_cell_shows_its_run_again_and_runs_nothing(kernel):
     first, again, anew = (kernel.run(f"%dive run talker word=again {flag}".strip()) for flag in ("", "", "--new"))
     assert (printed(first[1]), printed(anew[1])) == ("begin again\nend again\n", "begin again\nend again\n")
@@ -81,7 +147,7 @@ def test_a_definition_that_changed_under_an_unfinished_run_is_told(kernel):
     status, outputs = kernel.run("%dive run talker word=z seconds=0.7")
     (error,) = [output for output in outputs if "traceback" in output]
     assert status == "error"
-    assert "The definition of 'talker' changed since this cell's run" in error["traceback"][0]
+    assert "The definition of 'talker' changed since run exec_" in error["traceback"][0]
     assert "--changed reuse (1 operation reused, 0 live)" in error["traceback"][0]
     status, outputs = kernel.run("%dive run talker word=z seconds=0.7")
     assert status == "error"
@@ -136,8 +202,8 @@ def test_an_interrupt_pauses_the_run_durably_and_fails_the_cell(kernel):
     (error,) = [output for output in outputs if "traceback" in output]
     assert error["ename"] == "ExecutionPausedError"
     told, advice = error["traceback"]
-    assert told.startswith("interrupted: exec_")
-    assert told.endswith(" is paused; 1 completed call kept")
+    assert told.startswith("interrupted: run exec_")
+    assert told.endswith(" is paused; 1 completed call saved")
     execution_id = advice.removeprefix("Run the cell again to continue, or: %dive resume ")
     assert kernel.text(f"r = %dive show {execution_id}\nr.status, list(r.steps.status)") == (
         "('paused', ['completed', 'running'])"

@@ -25,20 +25,23 @@ def test_why_asks_the_newest_run_or_the_one_that_is_named(cell):
     assert str(newest).startswith("m = 16: step double at event 11 (script)\n  n = 8: step add")
     named, _ = cell(f"%dive why m {first.id}")
     assert str(named).startswith("m = 12: ")
-    assert str(first.why("inputs.a")) == "inputs.a = 5: given at the start"
+    assert str(first.why("inputs.a")) == "inputs.a = 5: passed at the start"
 
 
 def test_why_as_it_was_at_an_event(cell):
     cell(SUM)
     run, _ = cell("%dive run sum")
-    with pytest.raises(NotFoundError, match="m was not set up to event 8: step double sets it"):
+    with pytest.raises(NotFoundError, match="m was not set yet at event 8: step double sets it"):
         cell("%dive why m --at 8")
     assert cell("%dive why n --at 8")[0].value(run.why("n").root) == 2
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [("", "%dive why needs NAME: %dive why total exec_01k8"), ("n --at soon", "--at must be an integer, not 'soon'")],
+    [
+        ("", "%dive why needs NAME, for example: %dive why total exec_01k8"),
+        ("n --at soon", "--at must be an integer, not 'soon'"),
+    ],
 )
 def test_why_says_what_is_missing(cell, line, said):
     cell(SUM)
@@ -48,7 +51,7 @@ def test_why_says_what_is_missing(cell, line, said):
 
 
 def test_why_without_any_run_says_how_to_start_one(cell):
-    with pytest.raises(NotFoundError, match="there are no runs yet; %dive run NAME starts one"):
+    with pytest.raises(NotFoundError, match="there are no runs yet; start a run with %dive run NAME"):
         cell("%dive why x")
 
 

@@ -42,8 +42,8 @@ def test_what_a_worker_that_died_had_is_completed_and_one_ticket_asks(executed):
 def test_the_question_is_answered_from_the_notebook_and_the_worker_drains(executed):
     assert shown(executed, "for question in runs[13]") == "'Ann'"
     said = shown(executed, "workers[1].terminate").splitlines()
-    assert sum("serves tickets; to end it: Ctrl-C or SIGTERM" in line for line in said) == 2
-    assert sum("has ended; it drove" in line for line in said) == 1
+    assert sum("serves the queues tickets; press Ctrl-C or send SIGTERM to stop it" in line for line in said) == 2
+    assert sum("has ended after" in line for line in said) == 1
 
 
 def test_the_rows_are_scored_by_several_processes(executed):

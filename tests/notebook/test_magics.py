@@ -93,10 +93,10 @@ def test_warnings_are_shown_with_their_line(cell):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("workflo w", r"cannot begin with 'workflo' \(did you mean 'workflow'\?\)"),
+        ("workflo w", r"unknown word 'workflo' after %%dive \(did you mean 'workflow'\?\)"),
         ("zebra", "write %%dive, %%dive workflow NAME"),
-        ("workflow a b", "one name is enough, found a b"),
-        ("workflow a --dialect klingon", "unknown dialect 'klingon'; one of divebook, dive"),
+        ("workflow a b", "%%dive takes one name here, not 'a b'"),
+        ("workflow a --dialect klingon", "unknown dialect 'klingon'; choose one of: divebook, dive"),
         ("workflow a --dialekt dive", "did you mean --dialect"),
     ],
 )
@@ -131,7 +131,7 @@ def test_without_a_name_the_last_workflow_runs(cell):
     with pytest.raises(divebook.DivebookError, match="no workflow is defined yet"):
         cell("%dive run")
     with pytest.raises(
-        divebook.DivebookError, match=r"not found: sum. Run the cell that defines it first \(there is no workflow\)"
+        divebook.DivebookError, match=r"not found: sum. Run the cell that defines it first \(no workflow exists\)"
     ):
         cell("%dive run sum")
     cell(SUM)
@@ -192,7 +192,7 @@ def test_a_failed_run_is_shown_and_fails_its_cell(cell):
     with pytest.raises(ExecutionFailedError) as caught:
         cell("%dive run w")
     assert card(caught.value)[0].startswith("ExecutionFailedError: execution exec_")
-    assert card(caught.value)[1] == "To continue past failures: --no-check"
+    assert card(caught.value)[1] == "To let the cell succeed although the run failed or was cancelled: --no-check"
     assert "✕ failed" in caught.value.shown
     execution_id = caught.value.run_id
     assert f"%dive resume {execution_id}" in caught.value.shown
@@ -303,21 +303,21 @@ def test_a_run_that_waits_fails_its_cell_only_if_that_is_asked_for(cell):
         ("run sum b=1", InputError, 'unknown input "b"'),
         ("run sum a=x", InputError, 'input "a" must be of type int'),
         ("run sum a=$nothing", UsageError, "there is no variable 'nothing'"),
-        ("run sum a=[1", UsageError, "] is missing"),
+        ("run sum a=[1", UsageError, "the closing ] of '"),
         ("run sum 3 4", UsageError, "unexpected '3 4'; write inputs as key=value"),
         ("run sum --backgroud", UsageError, "did you mean --background"),
-        ("runn", UsageError, r"%dive runn does not exist \(did you mean %dive run\?\)"),
-        ("zebra", UsageError, "there are: run, ask, "),
-        ("show", UsageError, "%dive show needs RUN: %dive show exec_01k8"),
+        ("runn", UsageError, r"unknown sub-command %dive runn \(did you mean %dive run\?\)"),
+        ("zebra", UsageError, "available sub-commands: run, ask, "),
+        ("show", UsageError, "%dive show needs RUN, for example: %dive show exec_01k8"),
         ("show exec_none", NotFoundError, "execution not found: exec_none"),
         ("resume exec_none", NotFoundError, "execution not found: exec_none"),
         ("runs --limit many", UsageError, "--limit must be an integer, not 'many'"),
         ("runs --status lost", UsageError, "--status must be one of pending, enqueued, "),
-        ("runs sum", UsageError, "unexpected 'sum': %dive runs takes only options"),
-        ("list sum", UsageError, "unexpected 'sum': %dive list takes only options"),
-        ("inbox ask_1", UsageError, "unexpected 'ask_1': %dive inbox takes only options"),
+        ("runs sum", UsageError, "unexpected 'sum'; %dive runs takes only options"),
+        ("list sum", UsageError, "unexpected 'sum'; %dive list takes only options"),
+        ("inbox ask_1", UsageError, "unexpected 'ask_1'; %dive inbox takes only options"),
         ("show exec_1 exec_2", UsageError, "unexpected 'exec_2' after %dive show"),
-        ("recover exec_1 --all", SetupError, "takes a run or --all, not both"),
+        ("recover exec_1 --all", SetupError, "accepts a run or --all, not both"),
         ("answer ask_1 two words", UsageError, "unexpected 'words' after %dive answer; put strings with spaces"),
         ("help run runs", UsageError, "unexpected 'runs' after %dive help"),
     ],
@@ -347,9 +347,9 @@ def test_only_the_users_own_variables_are_suggested(cell):
     cell("outcome = 1")
     with pytest.raises(UsageError, match=r"did you mean \$outcome\?"):
         cell("%dive run sum a=$Outcom")
-    with pytest.raises(UsageError, match="define it in a cell"):
+    with pytest.raises(UsageError, match="define the variable in a cell"):
         cell("%dive run sum a=$Ou")
-    with pytest.raises(UsageError, match="define it in a cell"):
+    with pytest.raises(UsageError, match="define the variable in a cell"):
         cell("%dive run sum a=$exi")
 
 
@@ -369,7 +369,7 @@ def test_an_unknown_agent_is_told_with_those_that_exist(cell):
     with pytest.raises(DefinitionError, match=r"agent nobody not found \(no agent is defined\)"):
         cell("%dive run w")
     cell("%%dive agent writer\nGoal: write\n")
-    with pytest.raises(DefinitionError, match=r"agent nobody not found \(there is writer\)"):
+    with pytest.raises(DefinitionError, match=r"agent nobody not found \(defined agents: writer\)"):
         cell("%dive run w")
 
 

@@ -54,7 +54,7 @@ def test_those_named_one_by_one_are_a_list_and_take_no_filters(three):
     chosen = divebook.runs(of=[three[0].id, three[1].id])
     assert [run.id for run in chosen] == [three[0].id, three[1].id]
     assert three[2].id not in repr(chosen)
-    with pytest.raises(SetupError, match="individually"):
+    with pytest.raises(SetupError, match="cannot be combined with status"):
         divebook.runs(status="failed", of=three)
 
 
@@ -78,5 +78,5 @@ def test_a_line_takes_several_up_again(three, cell):
     divebook.runs(of=[first.id, last.id]).cancel()
     frame, _ = cell(f"%dive resume {first.id} {last.id} exec_none")
     assert list(frame["status"].fillna("")) == ["waiting", "waiting", ""]
-    with pytest.raises(SetupError, match="go with one run; name one"):
+    with pytest.raises(SetupError, match="apply to a single run; name only one run"):
         cell(f"%dive resume {first.id} {last.id} --definition new")

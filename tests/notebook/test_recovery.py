@@ -77,7 +77,7 @@ def test_a_file_that_is_no_store_does_not_stop_the_loading(folder, capsys):
     (folder / ".divebook").mkdir()
     (folder / recovery.STORE_FILE).write_text("my diary " * 200)
     printed = told(capsys)
-    assert printed.startswith("interrupted runs cannot be searched")
+    assert printed.startswith("the search for interrupted runs failed")
     assert "is not a divebook store" in printed
 
 
@@ -110,7 +110,7 @@ def test_the_magic_lists_and_takes_up(usual, cell):
     execution_id = leave(usual)
     listed = cell("%dive recover")[1]
     assert f"  {execution_id}  hello  interrupted" in listed
-    assert "to continue: %dive recover ID, or %dive recover --all" in listed
+    assert "to resume one run: %dive recover ID; to resume all: %dive recover --all" in listed
     assert cell(f"%dive recover {execution_id[:-3]}")[1].startswith(f"resumed {execution_id} of hello")
     assert current_session().run_of(execution_id).wait(20).status == "completed"
     assert cell("%dive recover --all")[1] == "nothing to recover\n"

@@ -48,13 +48,15 @@ def failed(cell, shell):
 def test_without_a_choice_it_is_a_new_run_that_says_what_would_have_been_reused(failed, shell):
     run = start(on_edit="again")
     assert (run.status, run.id != failed.id, shell.user_ns["MADE"]) == ("completed", True, [1, 2, 30])
-    assert run.internals.options.remark.endswith(f"--changed reuse would have continued it: {PLAN}")
+    advice = f"To continue the earlier run instead, add --changed reuse: {PLAN}"
+    assert run.internals.options.remark.endswith(advice)
 
 
 def test_what_is_the_same_is_reused_and_the_cell_holds_the_run_that_goes_on(failed, shell):
     run = start(on_edit="reuse")
     assert (run.status, shell.user_ns["MADE"]) == ("completed", [30])
-    assert f"since this cell's run {failed.id}; {run.id} continues it from event " in run.internals.options.remark
+    told = f"since run {failed.id} of this cell; the new run {run.id} continues that run from event "
+    assert told in run.internals.options.remark
     record = run.store.record(run.id)
     assert (record.origin, record.parent, record.cell) == ("resume", failed.id, "c1/1")
     assert start(on_edit="ask").id == run.id
@@ -74,7 +76,7 @@ def test_what_was_continued_from_its_card_is_what_the_cell_shows_from_then_on(fa
 def test_a_person_is_offered_the_plan_and_nobody_is_waited_for_long(failed, shell, monkeypatch, pressed, made):
     with pytest.raises(CodeChangedError) as caught:
         start(on_edit="ask")
-    assert caught.value.choices == {"reuse": PLAN, "again": "runs everything as a new run"}
+    assert caught.value.choices == {"reuse": PLAN, "again": "runs everything again in a new run"}
     assert caught.value.default == "again"
     assert shell.user_ns["MADE"] == []
     Page(monkeypatch, pressed)
@@ -107,7 +109,8 @@ def test_a_run_that_waits_is_cancelled_by_nobody_but_a_person(cell, shell):
     assert waiting.status == "waiting"
     shell.user_ns["MADE"].clear()
     cell(asks.replace("x: 3", "x: 30"))
-    with pytest.raises(ExecutionError, match="--definition new continues with the new one; --new starts a new run"):
+    told = r"To continue it with the new definition: .* --definition new\. To start a new run: add --new$"
+    with pytest.raises(ExecutionError, match=told):
         start(on_edit="again")
     with pytest.raises(CodeChangedError) as caught:
         start(on_edit="ask")

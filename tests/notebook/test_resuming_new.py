@@ -3,7 +3,7 @@
 import pytest
 from IPython.core.error import UsageError
 
-from divebook.errors import SetupError
+from divebook.errors import ExecutionFailedError, SetupError
 
 SUMS = """\
 %%dive workflow sums
@@ -54,8 +54,8 @@ def test_a_strategy_by_its_name(cell, failed):
     [
         ("--definition new", SetupError, "makes the same calls as execution"),
         ("--definition old", UsageError, "--definition must be new, not 'old'"),
-        ("--plan", SetupError, "--plan says what --definition new would do"),
-        ("--strategy from_start --definition new", SetupError, "--strategy goes with neither"),
+        ("--plan", SetupError, "--plan shows the effect of --definition new"),
+        ("--strategy from_start --definition new", SetupError, "--strategy cannot be combined with"),
         ("--strategy skip", UsageError, "--strategy must be one of from_start, from_failure, skip_failed, not 'skip'"),
     ],
 )
@@ -64,3 +64,14 @@ def test_what_makes_no_sense_is_refused_and_begins_nothing(cell, failed, line, e
         cell(f"%dive resume {failed.id} {line}")
     assert message in str(caught.value)
     assert len(cell("%dive runs")[0]) == 1
+
+
+def test_a_run_that_is_resumed_with_its_old_definition_names_the_option_for_the_new_one(cell, failed):
+    with pytest.raises(ExecutionFailedError) as unchanged:
+        cell(f"%dive resume {failed.id}")
+    assert "--definition new" not in unchanged.value.shown
+    cell(CORRECTED)
+    with pytest.raises(ExecutionFailedError) as caught:
+        cell(f"%dive resume {failed.id}")
+    assert "workflow 'sums' has changed since" in caught.value.shown
+    assert "To continue with the new one: --definition new" in caught.value.shown

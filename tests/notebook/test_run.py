@@ -291,7 +291,7 @@ def test_a_pause_from_the_page_fails_the_cell_as_an_interrupt_does(gate, finish,
         finish(held, FrontEnd())
     pressed.join()
     told, advice = caught.value._render_traceback_()
-    assert told == f"{held.id} is paused; 1 completed call kept"
+    assert told == f"run {held.id} is paused; 1 completed call saved"
     assert advice == f"Run the cell again to continue, or: %dive resume {held.id}"
 
 

@@ -48,8 +48,8 @@ def test_as_text_and_html_they_say_what_tells_them_apart(two):
 
 def test_a_long_list_is_cut_and_says_so(two, monkeypatch):
     monkeypatch.setattr(listed, "MAX_ROWS", 1)
-    assert repr(divebook.runs()).splitlines()[-1] == "and more: .frame() lists all"
-    assert "and more" in divebook.runs()._repr_html_()
+    assert repr(divebook.runs()).splitlines()[-1] == "There are more runs. Call .frame() to list all."
+    assert "There are more runs" in divebook.runs()._repr_html_()
     assert "more" not in repr(divebook.runs(limit=1))
 
 
@@ -115,5 +115,5 @@ def test_runs_are_compared_by_line_and_by_function(cell, session):
     found, _ = cell(f"%dive compare {one.id} {other.id}")
     assert found.first.text == divebook.compare(one, other).first.text == "input n: [-1-]{+2+}"
     assert one.compare(other.id).frame()["difference"].tolist()[0] == "changed"
-    with pytest.raises(Exception, match="name two runs or more; %dive runs lists them"):
+    with pytest.raises(Exception, match="name two or more runs; %dive runs lists all runs"):
         cell(f"%dive compare {one.id}")

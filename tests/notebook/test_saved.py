@@ -137,11 +137,11 @@ def test_what_cannot_be_opened_is_told_beside_the_others(run, tmp_path):
     [
         ("<script>", "is not a notebook"),
         ("[" * 100_000, "is not a notebook"),
-        ("[]", "no output contains a run"),
-        ('{"cells": [1, {"outputs": 3}, {"outputs": [null, {"data": []}]}]}', "no output contains a run"),
+        ("[]", "no cell output contains data of a run"),
+        ('{"cells": [1, {"outputs": 3}, {"outputs": [null, {"data": []}]}]}', "no cell output contains data of a run"),
         (
             json.dumps({"cells": [{"outputs": [{"data": {MIME: "<img src=x onerror=alert(1)>"}}]}]}),
-            "which it cannot be",
+            "which is not a valid value",
         ),
     ],
 )
@@ -178,7 +178,7 @@ def test_the_magic_opens_a_file_and_a_single_run(cell, session, tmp_path, monkey
 
 def test_without_a_file_and_a_front_end_that_tells_the_magic_asks_for_one(cell, monkeypatch):
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
-    with pytest.raises(UsageError, match="name it: %dive open FILE"):
+    with pytest.raises(UsageError, match="pass the path: %dive open FILE"):
         cell("%dive open")
 
 
@@ -203,7 +203,7 @@ def test_a_replay_answers_for_live_and_saved_runs_alike(run, tmp_path, monkeypat
     assert mine[0]["events"]["time"] == saved[0]["events"]["time"]
     assert mine[1]["state"]["variables"] == saved[1]["state"]["variables"] == {"n": 2}
     assert mine[2]["state"] is saved[2]["state"] is None
-    assert saved[2]["error"].startswith("event 99 is not among the 9 events ")
+    assert saved[2]["error"].startswith("event 99 is not in the notebook, which contains 9 events ")
 
 
 def test_a_forged_output_is_refused_or_shown_and_hides_no_other(tmp_path):

@@ -17,11 +17,11 @@ def test_a_cell_says_what_an_agent_answers(cell):
 
 def test_a_script_that_cannot_be_read_says_where(cell):
     cell("%%dive agent writer\nGoal: write\n")
-    with pytest.raises(UsageError, match="needs the name of one agent, found none"):
+    with pytest.raises(UsageError, match="needs the name of one agent, not an empty line"):
         cell("%%dive script\n- a\n")
     with pytest.raises(NotFoundError, match="did you mean 'writer'"):
         cell("%%dive script writr\n- a\n")
     with pytest.raises(DefinitionError, match="cell:4:1: not valid YAML"):
         cell("%%dive script writer\n- a\n- [\n")
-    with pytest.raises(SetupError, match="has no 'cal'; did you mean 'call'"):
+    with pytest.raises(SetupError, match="unknown key 'cal' in a reply of a script; did you mean 'call'"):
         cell("%%dive script writer\n- {cal: search}\n")

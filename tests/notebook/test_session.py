@@ -53,7 +53,7 @@ def test_content_that_a_file_names_is_looked_up_beside_it(session, tmp_path):
 
 
 def test_one_of_several_workflows_must_be_named(session):
-    with pytest.raises(SetupError, match=r"run\(\.\.\., name=\.\.\.\); defined: one, two"):
+    with pytest.raises(SetupError, match=r"run\(\.\.\., name=\.\.\.\); workflows in these definitions: one, two"):
         divebook.run(TWO)
     assert divebook.run(TWO, name="two").wait().variables == {"n": 2}
 

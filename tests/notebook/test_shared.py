@@ -39,7 +39,7 @@ def test_a_run_opens_again_as_a_run(run, cell, tmp_path, name):
     assert "tulips" not in path.read_text() + repr(opened.events.to_csv()) + repr(opened.internals.static_bundle())
     assert opened.variables["told"] == "[redacted] and [redacted]"
     assert opened.replay().lasting_bundle()["text/plain"].startswith("Replay of sum")
-    with pytest.raises(UsageError, match="holds one run: remove the id"):
+    with pytest.raises(UsageError, match="contains only one run; remove the run id"):
         cell(f"%dive open {path} {run.id}")
 
 

@@ -63,4 +63,4 @@ def test_what_has_changed_in_the_folder_meanwhile_stays_and_nothing_is_written(r
 def test_a_view_that_takes_no_files_says_what_does():
     accepted, text = wish(Handlers(lambda *_: None), 3, "a.txt")
     assert not accepted
-    assert text == "this view cannot copy changed files to your folder: use divebook apply with a.txt"
+    assert text == "this view cannot copy changed files to your folder; use divebook apply with a.txt"

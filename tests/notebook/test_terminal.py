@@ -35,7 +35,7 @@ def terminal(tmp_path):
 def test_a_question_is_asked_and_answered_in_a_terminal(terminal):
     terminal.sendline("r = %dive run asking")
     terminal.expect("Publish it\\?")
-    terminal.expect(r"Your answer, yes or no \(Enter alone: later\): ")
+    terminal.expect(r"Your answer, yes or no \(press Enter to answer later\): ")
     terminal.sendline("yes")
     terminal.expect(PROMPT)
     terminal.sendline("print(r.status, r.variables)")
@@ -44,6 +44,6 @@ def test_a_question_is_asked_and_answered_in_a_terminal(terminal):
 
 def test_a_question_that_is_left_for_later_is_told_with_the_run(terminal):
     terminal.sendline("%dive run asking")
-    terminal.expect(r"Your answer, yes or no \(Enter alone: later\): ")
+    terminal.expect(r"Your answer, yes or no \(press Enter to answer later\): ")
     terminal.sendline("")
     terminal.expect_exact("to answer: %dive answer ask_")

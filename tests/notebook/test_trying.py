@@ -61,10 +61,10 @@ def test_a_line_tries_the_newest_run_and_leaves_trials_alone(cell, run):
 @pytest.mark.parametrize(
     ("line", "error", "message"),
     [
-        ("%dive try", UsageError, "%dive try needs STEP: %dive try draft exec_01k8"),
+        ("%dive try", UsageError, "%dive try needs STEP, for example: %dive try draft exec_01k8"),
         ("%dive try drft", NotFoundError, "workflow 'roses' has no step 'drft' (did you mean 'draft'?)"),
         ("%dive try draft --times many", UsageError, "--times must be an integer, not 'many'"),
-        ("%dive try draft --times 0", SetupError, "a step is tried once or more, not 0 times"),
+        ("%dive try draft --times 0", SetupError, "a trial must run its step at least once, not 0 times"),
         ("%dive try draft exec_none", NotFoundError, "execution not found: exec_none"),
         ("%dive try draft --set m=1", NotFoundError, "variable 'm' cannot be set"),
         ("%dive try draft --tools all", UsageError, "--tools must be one of recorded, read-only, live, not 'all'"),

@@ -53,7 +53,8 @@ def test_before_the_edit_continuing_would_fail_again_and_names_the_line_to_edit(
     fix = ways(failed)["fix"]
     assert (fix["ready"], fix["reused"]) == (False, "1 call")
     assert fix["told"] == (
-        f"parse is unchanged, so it would fail again. Edit {failed.failure.place} and run that cell first."
+        "parse has not changed since the failure, so it would fail again. "
+        f"Edit {failed.failure.place} and run that cell first."
     )
 
 
@@ -63,7 +64,7 @@ def test_after_the_edit_continuing_is_ready_and_says_what_it_uses(failed, shell)
     publisher = follow_run(failed)
     publisher.feed.request_refresh()
     fix = next(way for way in publisher.feed.frame()["header"]["ways"] if way["name"] == "fix")
-    told = "Continuing uses the current version of step parse, and first shows a plan of the changes."
+    told = "Continues with the current version of step parse. First, you see a plan of the changes and confirm it."
     assert (fix["ready"], fix["told"]) == (True, told)
 
 
@@ -72,13 +73,13 @@ def test_a_definition_is_to_be_mended_first_and_then_used(session):
     run = session.start_run("w").wait(PATIENCE)
     fix = ways(run)["fix"]
     assert not fix["ready"]
-    assert fix["told"].startswith("s is unchanged, so it would fail again. Edit ")
+    assert fix["told"].startswith("s has not changed since the failure, so it would fail again. Edit ")
     session.define("Workflows: [{Name: w, Steps: [{Name: s, Script: 1 // 1}]}]")
     assert changed_definitions(run) == ["the definition"]
     fix = ways(run)["fix"]
-    assert (fix["ready"], fix["told"].partition(",")[0]) == (
+    assert (fix["ready"], fix["told"].partition(".")[0]) == (
         True,
-        "Continuing uses the current version of the definition",
+        "Continues with the current version of the definition",
     )
 
 
@@ -263,7 +264,7 @@ def test_of_two_kernels_one_continues_and_the_other_is_told_who_and_later_shows_
     action.is_mended = True
     told = {ack["accepted"]: ack["text"] for ack in press(run, other)}
     assert f"(process {os.getpid()} on " in told[False]
-    assert told[False].endswith(", so it was not started again. Run the cell again to see it")
+    assert told[False].endswith(", so it was not started again. Run the cell again to see the run")
     action.goes_on.set()
     winner, loser = (run, other) if run.is_live else (other, run)
     assert winner.wait(PATIENCE).status == "completed"

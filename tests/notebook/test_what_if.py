@@ -38,11 +38,11 @@ def test_a_run_is_gone_through_again_with_one_change_and_stays_the_newest(cell):
         ("--at 900", SetupError, "after one of its events, 1 to "),
         ("--at soon", UsageError, "--at must be an integer, not 'soon'"),
         ("--repeat many", UsageError, "--repeat must be an integer, not 'many'"),
-        ("--repeat 0", SetupError, "made once or more, not 0 times"),
+        ("--repeat 0", SetupError, "must be run at least once, not 0 times"),
         ("--tools some", UsageError, "--tools must be one of recorded, read-only, live, not 'some'"),
         ("--set n", InputError, "write NAME=VALUE, for example --set city=Bonn"),
         ("--prompt then=hi", SetupError, "has no step 'then' with a prompt"),
-        ("--set n=1 --input more=2", SetupError, "after event 1, where the other changes take effect"),
+        ("--set n=1 --input more=2", SetupError, "the changes of the fork take effect after event 1"),
         ("--set gone=1", SetupError, "variable 'gone' of execution "),
     ],
 )

@@ -128,10 +128,10 @@ def test_the_graph_shows_stages_and_no_router():
     ("text", "problem", "line"),
     [
         ("Pipelines: [{Name: p, Stages: [{Name: a, Nxt: b}]}]", "unknown key 'Nxt'", 1),
-        ("Pipelines:\n- {Name: p, Stages: [{Name: a, Next: b}]}", "default_next leads to unknown target 'b'", 2),
+        ("Pipelines:\n- {Name: p, Stages: [{Name: a, Next: b}]}", "default_next leads to the unknown target 'b'", 2),
         (
             "Pipelines:\n- Name: p\n  Stages:\n  - {Name: b, StageOrder: 2}\n  - {Name: a, Next: c}",
-            "default_next leads to unknown target 'c'",
+            "default_next leads to the unknown target 'c'",
             5,
         ),
         ("Pipelines:\n- {Name: p, Mode: fast}", "invalid Mode: fast", 2),
@@ -139,7 +139,7 @@ def test_the_graph_shows_stages_and_no_router():
         ("Pipelines:\n- {Name: p}\n- {Name: p}", "two pipelines are called 'p'", 3),
         (
             "Pipelines:\n- {Name: p, Stages: [{Name: a}]}\nWorkflows:\n- {Name: p, Steps: [{Name: s, Script: '1'}]}",
-            "has the name of",
+            "has the same name as a workflow",
             1,
         ),
         ("Pipelines: [{Name: p, Stages: [{Name: a, Agent: x, Prompt: y, PromptKey: z}]}]", "both a prompt", 1),

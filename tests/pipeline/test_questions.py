@@ -72,11 +72,11 @@ def test_a_rejected_review_is_for_the_stage_to_read():
 
 def test_without_a_question_there_is_nothing_to_answer():
     runner = pipeline(chain("a"))
-    with pytest.raises(ResumeError, match="no pending interrupt to resume"):
+    with pytest.raises(ResumeError, match="has no pending interrupt"):
         runner.resume(envelope(), {"text": "x"})
     flagged = envelope()
     flagged.interrupt_pending = True
-    with pytest.raises(ResumeError, match="no pending interrupt to resume"):
+    with pytest.raises(ResumeError, match="has no pending interrupt"):
         runner.resume(flagged, {"text": "x"})
 
 
@@ -290,7 +290,7 @@ def test_a_process_without_the_functions_of_a_pipeline_says_so():
     asking("confirmation", environment=Environment(store=store))
     stranger = Environment(store=store)
     ((execution_id, _),) = stranger.inbox()
-    with pytest.raises(Exception, match="pipeline 'p' needs functions for a, b, c"):
+    with pytest.raises(Exception, match="stages of pipeline 'p' are missing: a, b, c"):
         stranger.run_of(execution_id).resume()
 
 

@@ -201,9 +201,9 @@ BROKEN = {
     "has no such attribute": ("", "cannot be loaded: AttributeError"),
     "needs a library": ("import no_such_library", "cannot be loaded: ModuleNotFoundError: No module named"),
     "is no function": ("f = 5", "has the wrong form: it cannot be called"),
-    "takes no argument": ("def f(): ...", "has the wrong form: it takes (), and is called with (argument1)"),
+    "takes no argument": ("def f(): ...", "has the wrong form: it takes (), but is called with (argument1)"),
     "is a coroutine function": ("async def f(url): ...", "is called without `await`"),
-    "returns no store": ("def f(url): return 5", "what the factory of bad://x returns must be"),
+    "returns no store": ("def f(url): return 5", "the return value of the factory of bad://x must be"),
 }
 
 
@@ -219,7 +219,7 @@ def test_a_broken_plugin_is_named_with_its_package_and_breaks_nothing_else(packa
     with pytest.raises(SetupError) as refused:
         open_store("bad://x")
     assert expected in str(refused.value)
-    if "returns" not in expected:
+    if "the return value" not in expected:
         assert "the plugin 'bad' of bad 1.0 (entry point bad:f in divebook.stores)" in str(refused.value)
     with open_store("good://x") as store:
         assert store.records() == []

@@ -30,12 +30,12 @@ def test_a_file_is_copied_into_a_database_and_back(address, divebook, tmp_path):
     there = divebook("copy", "here.db", address)
     assert there.exit_code == 0, there.output
     assert "3 executions, 1,209 events, 4 messages; all compared" in there.stdout
-    assert "1 execution not ended: resume in one of the two stores only" in there.stderr
+    assert "1 execution not ended; resume these runs in only one of the two stores" in there.stderr
     assert divebook("copy", address, "back.db").exit_code == 0
     with SqliteStore("back.db") as back:
         assert told(back) == expected
     again = divebook("copy", "here.db", address)
-    assert "0 executions, 0 events, 0 messages, 3 executions there already; all compared" in again.stdout
+    assert "0 executions, 0 events, 0 messages, 3 executions already in the target; all compared" in again.stdout
 
 
 def test_a_database_and_a_store_in_memory_hold_the_same(address):
@@ -55,7 +55,7 @@ def test_commands_take_a_database_as_their_store(address, divebook, tmp_path):
     assert divebook("show", ran["id"], "--store", address).exit_code == 0
     assert divebook("gc", "--keep-last", "0", "--store", address).exit_code == 0
     refused = divebook("backup", "x.db", "--store", address.replace("postgres@", "postgres:s3cret@"))
-    assert "is not a file; copy it into one: divebook copy 'postgresql://postgres@" in refused.stderr
+    assert "is not a file; copy the store into a file: divebook copy 'postgresql://postgres@" in refused.stderr
     assert "s3cret" not in refused.output
 
 

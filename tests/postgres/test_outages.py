@@ -90,7 +90,7 @@ def test_a_server_that_can_only_be_read_from_the_beginning_says_so(address, admi
     with read_only(administrator), PostgresStore(address) as store:
         assert store.read(ONE) == log(1)
         for name, events, last in ((TWO, log(1, TWO), 0), (ONE, [step(2)], 1)):
-            with pytest.raises(ReadOnlyStoreError, match="Name the server that may be written to"):
+            with pytest.raises(ReadOnlyStoreError, match="Use the address of a server that accepts writes"):
                 store.append(name, events, last)
 
 
@@ -248,7 +248,7 @@ def test_a_process_may_have_more_files_open_than_select_can_tell_apart(address):
 @pytest.mark.parametrize(
     ("code", "kind", "said"),
     [
-        ("XX000", StoreBusyError, "has met an error of its own"),
+        ("XX000", StoreBusyError, "had an internal error"),
         ("XX001", CorruptStoreError, "is damaged: .* Restore a backup"),
         ("XX002", CorruptStoreError, "damaged index"),
         ("42P01", StoreError, "here: "),

@@ -47,7 +47,7 @@ def test_whatever_writes_is_refused_and_what_is_there_can_be_read(name, store):
     store.announce(WORKER)
     lease = store.acquire(done.id, Owner.current())
     raise_format(store)
-    with pytest.raises(NewerStoreError, match=r"has raised .* to format .* while it was open here"):
+    with pytest.raises(NewerStoreError, match=r"has upgraded .* to format .* while this process had it open"):
         WRITES[name](world, lease)
     assert (len(store.records()), len(store.read(done.id))) == (1, done.state.last_sequence)
     assert (store.lease_of(done.id), store.checkpoints(), store.summaries([done.id])) == (lease, [done.id], {})

@@ -375,7 +375,7 @@ def test_which_of_two_prompts_is_better_is_said_first_and_each_result_before_its
     judged = comparison.judge("label")
     better, worse = len(wrong) - 3, 3
     outcome = str(judged).splitlines()[2]
-    assert outcome.startswith("36 of 40 results of classify right in B, 30 in A; ")
+    assert outcome.startswith("36 of 40 results of classify correct in B, 30 in A; ")
     assert f"{better} better, {worse} worse; $0.0160 less ({MINUS}40%)" in outcome
     assert (
         comparison.judge(lambda ticket, result: ticket["label"] == result.strip(". ").lower()).pairs[0].verdicts
@@ -421,5 +421,5 @@ def test_blocked_calls_can_get_a_result_and_ids_are_not_in_the_head(asked):
     assert "exec_" not in head
     completed = what_if.give(7)
     assert (completed.run.status, completed.blocked, completed.run.variables["p"]) == ("completed", 0, 7)
-    with pytest.raises(SetupError, match="one result per blocked call: 1 to 1, not 2"):
+    with pytest.raises(SetupError, match="one result for each blocked call, so it needs 1 to 1 results, not 2"):
         what_if.give(1, 2)

@@ -108,7 +108,7 @@ def test_a_failure_prints_as_error_place_item_arguments_and_next_step():
         "  means: A number was divided by zero: row is 0.",
         "  where: step each, rows[1], survey.yaml:31:13",
         "  arguments: row = 0",
-        "  next: correct the cause, then run.resume() continues the run and keeps the completed steps",
+        "  next: correct the cause, then run.resume() continues the run without repeating the completed steps",
     ]
     assert "step='each'" in repr(looped)
     assert not {"source", "traceback"} & set(repr(looped).replace("=", " ").split())

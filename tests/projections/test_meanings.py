@@ -6,12 +6,14 @@ from divebook import Environment, Step, Workflow
 from divebook.projections.failures import meaning
 from divebook.steps.actions import Action
 
-KEY = "There is no key 'b' in what was looked into."
-MODULE = "Python finds no module foo.bar here. Install what has it (%pip install ...), then continue."
+KEY = "The key 'b' does not exist in the mapping that was read."
+MODULE = (
+    "Python does not find the module foo.bar. Install the package that contains it (%pip install ...), then continue."
+)
 NO_FILE = "[Errno 2] No such file or directory: "
-NONE = "A value is None where another was expected."
+NONE = "A value is None, but the code expected another value."
 MANY = str(dict.fromkeys(range(10, 20)))
-JSON = "The text is empty, or no JSON from its first character on."
+JSON = "The text is empty, or it is not JSON."
 CASES = [
     ("KeyError", "KeyError: 'b'", {"x": "{'a': 1, 'c': 2}"}, "y = x['b']", "x has no key 'b'. It has: a, c."),
     ("KeyError", "'b'", {"x": "{}"}, 'x["b"]', "x has no key 'b'. It is empty."),
@@ -29,14 +31,14 @@ CASES = [
         f"{NO_FILE}'a.csv'",
         {},
         "",
-        "There is no file or folder 'a.csv' in the folder in which this ran.",
+        "There is no file or folder 'a.csv' in the working directory of the call.",
     ),
     ("FileNotFoundError", f"{NO_FILE}'/a.csv'", {}, "", "There is no file or folder '/a.csv'."),
     ("AttributeError", "'NoneType' object has no attribute 'x'", {}, "", NONE),
     ("TypeError", "'NoneType' object is not subscriptable", {}, "", NONE),
-    ("IndexError", "list index out of range", {}, "", "It has fewer elements than the number asked for."),
+    ("IndexError", "list index out of range", {}, "", "The sequence has fewer elements than the index requires."),
     ("JSONDecodeError", "Expecting value: line 1 column 1 (char 0)", {}, "", JSON),
-    ("TimeoutError", "", {}, "", "No answer came in time. Continuing tries again."),
+    ("TimeoutError", "", {}, "", "No answer came in time. Continue the run to try again."),
     ("ValueError", "bad", {}, "", ""),
     ("", "no such agent", {}, "", ""),
 ]

@@ -453,7 +453,7 @@ def test_what_a_worker_cannot_run_is_left_to_others():
         with Worker(other) as worker:
             assert worker.wait_until_idle(PATIENCE)
             (queued,), (there,) = made.queues.queued(), made.queues.workers()
-            assert there.why_not(queued) == "has another definition of 'sum'"
+            assert there.why_not(queued) == "has a different definition of 'sum'"
         with Worker(made):
             assert execution.wait(PATIENCE).variables == {"n": 2}
 
@@ -528,7 +528,7 @@ def test_what_cannot_be_taken_up_is_given_back(caplog):
 def test_only_a_pending_execution_is_enqueued():
     with environment() as made:
         execution = made.start(SUM, {"n": 1}).wait()
-        with pytest.raises(ExecutionError, match="is completed; only a pending one can be enqueued"):
+        with pytest.raises(ExecutionError, match="is completed; only a pending execution can be enqueued"):
             made._control.queues.enqueue(execution._driver, None)
 
 

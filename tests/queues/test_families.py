@@ -352,7 +352,7 @@ def test_what_waits_in_a_queue_can_be_paused_and_goes_on_when_it_is_resumed():
             assert execution.wait(PATIENCE).state.shown_status == "paused"  # which is no reason to wait on
         assert execution.resume().wait(PATIENCE).status == "completed"
         assert made.queues.queued(withheld=True) == []
-        with pytest.raises(ExecutionError, match="is completed, and this process does not drive it"):
+        with pytest.raises(ExecutionError, match="is completed, and it is not running in this process"):
             execution.pause()
 
 

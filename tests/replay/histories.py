@@ -24,7 +24,7 @@ from divebook.definitions.definition import Workflow
 from divebook.definitions.reader import read_definitions
 from divebook.environments.settings import EnvironmentWorkspaces
 from divebook.events import Event
-from divebook.events.catalog import ExecutionPictured
+from divebook.events.catalog import ExecutionSnapshotted
 from divebook.events.codec import decode_line, encode, event_to_dict
 from divebook.events.event import type_id
 from divebook.pipeline import Pipeline
@@ -121,7 +121,7 @@ def _moved(made: Environment, execution: Run) -> Run:
     return made.run_of(execution.id)
 
 
-def _pictured(made: Environment, execution: Run) -> Run:
+def _snapshotted(made: Environment, execution: Run) -> Run:
     lines = io.BytesIO()
     export(made.store, execution.id, lines)
     lines.seek(0)
@@ -306,7 +306,7 @@ STORIES: dict[str, Story] = {
     "revoked": _then(_ran("paying-asking"), _revoked),
     "paused": _paused,
     "moved": _then(_ran("asking"), _moved),
-    "pictured": _then(_ran("asking"), _pictured),
+    "snapshotted": _then(_ran("asking"), _snapshotted),
     "named": _ran("script", key="once", tags=["a"], note="first", model="scripted", identity={"user_id": "ann"}),
     "what-if-served": _then(_ran("items"), _asked_otherwise),
     "fork-of-definition": _then(_ran("script"), _redefined),
@@ -354,7 +354,7 @@ def record(name: str) -> bytes:
 def _anywhere(event: Event) -> Event:
     """Return an event as it would be in any folder and at any time: a few things come from neither clock nor chance."""
     told = event_to_dict(event)
-    if isinstance(event.data, ExecutionPictured):
+    if isinstance(event.data, ExecutionSnapshotted):
         told["id"] = type_id("event", event.recorded_at // 1000, event.sequence)
     text = encode(told).decode().replace(f"{ROOT}/", "")
     text = ANSWERED_AT.sub(rf'\1"{told["timestamp"]}"', text)
@@ -391,7 +391,7 @@ def main(names: Iterable[str]) -> None:
     """Record what is not recorded, and what is named."""
     FOLDER.mkdir(exist_ok=True)
     asked = set(names)
-    kept = {name: state for name, state in recorded_envelopes().items() if name not in asked}
+    kept = {name: state for name, state in recorded_envelopes().items() if name in STORIES and name not in asked}
     for name in STORIES:
         file = FOLDER / f"{name}.jsonl.gz"
         if name in asked or not file.exists():

@@ -258,7 +258,7 @@ def test_a_call_that_was_under_way_is_named_since_it_may_have_taken_effect(world
         plan, again = gone_on(other, other.run_of(log[0].execution_id))
         assert (again.status, MADE) == ("completed", [3, 44])
         assert [str(found) for found in plan.unsure] == ["action note (step c)"]
-        assert "repeated, although it may have taken effect: action note (step c)" in plan.lines
+        assert "repeated, although the first call may have taken effect: action note (step c)" in plan.lines
 
 
 def test_what_runs_is_not_taken_over():

@@ -80,7 +80,7 @@ def test_it_is_told_in_words_and_as_tables_without_secrets():
     found = run.inspect()
     assert str(found).startswith("<w> took ")
     assert "&lt;w&gt; took" in found._repr_html_()
-    assert "tried again" in str(found)
+    assert "retried calls" in str(found)
     assert "very-secret" not in str(found) + found._repr_html_()
 
 

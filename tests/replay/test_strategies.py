@@ -77,7 +77,7 @@ def test_each_branch_that_failed_is_skipped(world):
 
 @pytest.mark.parametrize(
     ("strategy", "told"),
-    [("from_begin", "unsupported retry strategy: from_begin"), ("skip_failed", "no failed steps found to skip")],
+    [("from_begin", "unsupported retry strategy: from_begin"), ("skip_failed", "has no failed steps to skip")],
 )
 def test_what_cannot_be_tried_says_why(world, failed, strategy, told):
     done = world.start(Workflow("done", [call("a", 1)])).wait(20)

@@ -244,7 +244,7 @@ def test_a_trial_is_kept_as_a_file(looped, tmp_path, monkeypatch):
         kept = other.definitions.workflows["loop"]
         assert kept.step("draft").prompt == "Short line ${state.n}"
         assert kept.step("twice") == LOOP.step("twice")
-    with pytest.raises(SetupError, match="there is no notebook"):
+    with pytest.raises(SetupError, match="a cell can be added only in a notebook"):
         trial.keep()
 
 
@@ -252,15 +252,15 @@ def test_a_trial_is_kept_as_a_file(looped, tmp_path, monkeypatch):
     ("step", "options", "error", "message"),
     [
         ("drft", {}, NotFoundError, "workflow 'loop' has no step 'drft' (did you mean 'draft'?)"),
-        ("draft", {"times": 0}, SetupError, "a step is tried once or more, not 0 times"),
-        ("draft", {"visit": 3}, SetupError, "entered step 'draft' 2 times; visit is 1 to 2, not 3"),
+        ("draft", {"times": 0}, SetupError, "a trial must run its step at least once, not 0 times"),
+        ("draft", {"visit": 3}, SetupError, "entered step 'draft' 2 times; visit must be from 1 to 2, not 3"),
         ("draft", {"item": 0}, SetupError, "step 'draft' has no Each, so it has no item 0"),
         ("each", {"item": 3}, SetupError, "started items 0 to 2, not item 3"),
         (
             "draft",
             {"variables": {"nn": 1}},
             NotFoundError,
-            "variable 'nn' cannot be set: none had that name when step 'draft' was entered",
+            "variable 'nn' cannot be set, because no variable of that name existed when step 'draft' was entered",
         ),
         ("draft", {"inputs": {"wat": 1}}, NotFoundError, "input 'wat' cannot be set"),
         ("draft", {"change": {}}, SetupError, "a trial has no option 'change'"),
@@ -326,7 +326,7 @@ def test_what_a_workflow_function_asked_an_agent_is_asked_again(rhymed, tmp_path
     assert other.tries[0].asked == other.recorded.asked == "Weigh ${state.this}, which is no template"
     assert values(other) == ("heavy", ["heavy"])
     assert not CALLS, "tools answer from the log, and nothing else of the function runs"
-    with pytest.raises(SetupError, match="into the line of its code that asks agent 'judge'"):
+    with pytest.raises(SetupError, match="into the line of code that calls agent 'judge'"):
         other.keep(tmp_path / "kept.yaml")
     assert values(world.run_of(source.id).try_step("rhymes"))[0] == ["four roses", "heavy"]
 
@@ -334,8 +334,8 @@ def test_what_a_workflow_function_asked_an_agent_is_asked_again(rhymed, tmp_path
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
-        ("poets", {}, NotFoundError, "asked no agent 'poets' in this run (did you mean 'poet'?)"),
-        ("poet", {"visit": 2}, SetupError, "asked agent 'poet' 1 time; visit is 1 to 1, not 2"),
+        ("poets", {}, NotFoundError, "called no agent 'poets' in this run (did you mean 'poet'?)"),
+        ("poet", {"visit": 2}, SetupError, "called agent 'poet' 1 time; visit must be from 1 to 1, not 2"),
         ("twice_as_many", {}, SetupError, "call it directly, without a run: twice_as_many(count=2)"),
     ],
     ids=["agent", "visit", "step-function"],

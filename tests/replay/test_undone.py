@@ -118,9 +118,7 @@ def test_what_would_have_to_count_though_it_is_undone_is_refused_by_name(shown):
     travel = Travel()
     world, execution = ended(travel, trip())
     log = execution.history()
-    told = (
-        "its calls in 'train', 'hotels' are undone or about to be undone, so nothing can continue from it after event"
-    )
+    told = "its calls in 'train', 'hotels' have been or will be undone, so it cannot continue or be forked after event"
     if shown == "skipped":
         with pytest.raises(SetupError, match=told):
             world.run_of(execution.id).retry("skip_failed")

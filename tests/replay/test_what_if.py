@@ -150,11 +150,11 @@ def test_what_cannot_be_changed_is_refused():
             environment.run_of(source.id).what_if(tools="sometimes")
         with pytest.raises(SetupError, match="events, 1 to 19, not 4000"):
             environment.run_of(source.id).what_if(at=4000)
-        with pytest.raises(SetupError, match="no entry of that name"):
+        with pytest.raises(SetupError, match="no variable of that name"):
             environment.run_of(source.id).what_if({"variables": {"nothing": 1}})
         with pytest.raises(SetupError, match=r"no option 'tool' \(did you mean 'tools'\?\)"):
             environment.run_of(source.id).what_if(tool="live")
-        with pytest.raises(SetupError, match="once or more, not 0 times"):
+        with pytest.raises(SetupError, match="at least once, not 0 times"):
             environment.run_of(source.id).what_if(repeat=0)
 
 
@@ -280,7 +280,7 @@ def test_a_plan_says_what_would_be_blocked():
         plan = environment.run_of(source.id).what_if({"inputs": {"n": 3}}, plan=True)
         assert plan.summary == "0 operations reused, 0 live, 1 blocked"
         for count in (0, True, "2"):
-            with pytest.raises(SetupError, match="once or more"):
+            with pytest.raises(SetupError, match="at least once"):
                 environment.run_of(source.id).what_if(repeat=count)
 
 

@@ -188,7 +188,7 @@ def test_a_child_is_named_so_that_it_can_be_asked():
 
 def test_a_name_that_nothing_sets_is_refused_with_the_nearest():
     run = run_of([Step("a", script="1", store="total")])
-    with pytest.raises(NotFoundError, match=r"no event up to 9 sets a variable totl .did you mean 'total'"):
+    with pytest.raises(NotFoundError, match=r"no event up to event 9 sets a variable totl .did you mean 'total'"):
         run.why("totl")
 
 
@@ -201,7 +201,7 @@ def test_an_index_goes_on_with_a_log_that_grows():
     ]
     execution = environment.start(Workflow("w", steps)).wait()
     assert environment.run_of(execution.id).why("x").root.step == "a"
-    with pytest.raises(NotFoundError, match="step b sets it, but had not ended"):
+    with pytest.raises(NotFoundError, match="step b sets it, but that step had not ended"):
         environment.run_of(execution.id).why("y")
     execution.answer(execution.open_questions[0].id, "three").wait()
     assert named(environment.run_of(execution.id).why("y")) == {"y", "q"}
@@ -308,14 +308,14 @@ def test_a_row_of_a_frame_comes_from_the_item_whose_values_stand_in_its_column(c
 @pytest.mark.parametrize(
     ("name", "row", "column", "said"),
     [
-        ("rows", 2, None, "rows has 2 rows, and no row 2"),
+        ("rows", 2, None, "rows has 2 rows, so it has no row 2"),
         ("rows", 0, "lable", "row 0 of rows has no column lable .did you mean 'label'"),
         ("means", 0, None, "the log does not record which item produced row 0 of means"),
         (
             "df",
             0,
             "n",
-            "the log does not record which item produced row 0 of df: no step with items set the values in its col",
+            "the log does not record which item produced row 0 of df, because no step with items set the values in its",
         ),
     ],
 )

@@ -31,7 +31,8 @@ def test_a_workflow_takes_columns_by_the_names_of_its_inputs_and_gives_its_outpu
     assert rows.frame["q"].fillna(-1).to_dict() == {"w": 4, "x": 12, "y": 6, "z": -1}
     assert "division by zero" in rows.failed.loc["z", "error"]
     assert [record.workflow_name for record in environment.store.records(origin="child")] == ["inverse"] * 4
-    assert repr(rows) == "<inverse of rows: 4 of 4 rows, 1 of which failed: .retry_failed() calls those again>"
+    outcome = "1 of which failed: .retry_failed() calls the failed rows again"
+    assert repr(rows) == f"<inverse of rows: 4 of 4 rows, {outcome}>"
 
 
 def test_only_rows_that_failed_run_again_with_the_workflow_of_now(environment):
@@ -106,7 +107,7 @@ def test_what_makes_no_sense_is_told_before_anything_begins(environment, functio
 
 def test_an_input_that_is_no_column_is_named(environment):
     with pytest.raises(
-        SetupError, match=r"workflow 'inverse' takes n; the frame has the columns text: name its inputs"
+        SetupError, match=r"workflow 'inverse' takes n; the frame has the columns text: give the inputs of the workflow"
     ):
         mapped(environment, FRAME[["text"]], INVERSE)
 
@@ -122,7 +123,7 @@ def test_what_items_and_rows_gave_is_told_in_short(environment):
     rows = mapped(environment, pd.concat([FRAME, FRAME]), rated).wait()
     assert [spread.words for spread in rows.spread] == ["label: good 4, bad 2", "note: 0 stars 2, 1 stars 2, 2 stars 2"]
     assert repr(rows).startswith(
-        "<rated: 8 of 8 rows, 2 of which failed: .retry_failed() calls those again; label: good"
+        "<rated: 8 of 8 rows, 2 of which failed: .retry_failed() calls the failed rows again; label: good"
     )
 
 
@@ -151,7 +152,7 @@ def test_a_workflow_that_a_map_needs_is_not_replaced_by_another_of_its_name(envi
     rows = mapped(environment, FRAME, asks, parallel=1)
     assert rows.run.wait().status == "waiting"
     other = Workflow("asks", [Step("a", script="1", store="q")], inputs=["text"], outputs=["q"])
-    with pytest.raises(SetupError, match="needs the other workflow 'asks'"):
+    with pytest.raises(SetupError, match="uses a different workflow with the same name 'asks'"):
         mapped(environment, FRAME, other, store="two")
     rows.run.cancel().wait()
     assert mapped(environment, FRAME, other, store="two").wait().frame["q"].tolist() == [1] * 4

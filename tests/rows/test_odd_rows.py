@@ -162,7 +162,7 @@ def test_calls_that_may_not_be_made_twice_are_not_made_again_by_the_same_line(en
         rows = mapped(environment, FRAME, pay, idempotent=False)
         assert rows.run.wait().status == "failed"
     for again in (lambda: mapped(environment, FRAME, pay, idempotent=False), rows.retry_failed):
-        with pytest.warns(UserWarning, match="has ended as failed: environment"):
+        with pytest.warns(UserWarning, match="has ended with status failed: environment"):
             again().run.wait()
     assert sorted(calls) == [0, 1, 2, 3]
 

@@ -33,7 +33,9 @@ def world(tmp_path):
 
 def test_who_is_asked_about_a_range_is_told_which_of_its_rows_are_in_question(world):
     environment, again, trace = world
-    with pytest.warns(UserWarning, match=r"<label: \d+ of 150 rows; waiting for .*>\. Answer that; wait\(\) then"):
+    with pytest.warns(
+        UserWarning, match=r"<label: \d+ of 150 rows; waiting for .*>\. Answer the question; wait\(\) then"
+    ):
         rows = again().wait()
     (question,) = rows.run.open_questions
     told = re.search(r"its rows (\d+) have ended and are written; (\d+) may .*: ([^.]*)", question.message)
@@ -47,7 +49,7 @@ def test_who_is_asked_about_a_range_is_told_which_of_its_rows_are_in_question(wo
     unknown = rows.failed.index.tolist()
     assert len(unknown) == int(left)
     assert unknown[:20] == first
-    assert f", {left} of which failed ({left} of unknown outcome only with unknown=True)" in repr(rows)
+    assert f", {left} of which failed ({left} with an unknown outcome only if you set unknown=True)" in repr(rows)
     before = trace.read_text()
     assert rows.retry_failed().wait().failed.index.tolist() == unknown
     assert trace.read_text() == before

@@ -168,8 +168,10 @@ def test_resources_that_no_worker_has_are_refused_before_the_call(client):
     with environment(actions=[Action("where", where)], executors=clusters) as world:
         execution = world.start(Workflow("w", steps)).wait(30)
     assert execution.variables["one"] != os.getpid()
-    assert 'action "where" was not called: it takes GPU=2, and of 2 workers of the cluster at tcp://' in execution.error
-    assert 'none has that (they have GPU=1): start one with dask worker --resources "GPU=2"' in execution.error
+    assert 'action "where" was not called: it needs GPU=2, but no worker of the cluster at tcp://' in execution.error
+    assert (
+        'offers that (2 workers, available: GPU=1): start one with dask worker --resources "GPU=2"' in execution.error
+    )
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
@@ -180,9 +182,11 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
 
 
 def test_a_cluster_that_cannot_be_used_is_refused(cluster, monkeypatch):
-    with pytest.raises(SetupError, match=r"a Dask cluster is a distributed.Client, a cluster or an address"):
+    with pytest.raises(
+        SetupError, match=r"a Dask cluster must be a distributed.Client, a cluster object or an address"
+    ):
         DaskCluster(3)
-    with pytest.raises(SetupError, match=r"an address, tcp://HOST:PORT, not 'tcp://'"):
+    with pytest.raises(SetupError, match=r"an address such as tcp://HOST:PORT, not 'tcp://'"):
         Environment(store="memory:", executor="tcp://")
     closed = distributed.Client(cluster, set_as_default=False)
     closed.close()
@@ -387,7 +391,9 @@ def test_a_worker_that_dies_leaves_one_call_unknown_and_begins_none_twice(client
         execution = world.start("many").wait(30)
         question = question_of(execution)
         assert question.kind == "outcome_unknown"
-        assert 'step "call" may or may not have taken effect: the worker that started it was lost' in question.message
+        assert (
+            'step "call" may or may not have taken effect: its Dask worker or its result was lost' in question.message
+        )
         assert sorted((tmp_path / "calls").read_text().split()) == ["a", "b", "c", "d", "dies"]
         (tmp_path / "calls").unlink()
         assert world.start("one").wait(30).outputs["result"] == "dies"

@@ -139,7 +139,7 @@ def test_no_answer_reaches_a_question_that_differs_from_the_one_that_was_shown(s
         assert call[0] not in ASKING or call in shown, f"{call} got an answer, and only {shown} were shown"
     assert all(("pay", *paid) in shown for paid in PAID)
     if execution.status == "failed":
-        assert "history and definition disagree" in execution.error
+        assert "the code no longer matches the log" in execution.error
         if begun(execution) == before:
             restored(world, execution, original, shown)
 
@@ -179,20 +179,20 @@ def failed_after(before, after):
         (
             ("confirm", "Go?", "a"),
             ("now",),
-            'recorded the confirmation "Go?" about {"about":"a"}, now asked for time access',
+            'the log has the confirmation "Go?" about {"about":"a"}, but the code requests time access',
         ),
         (("confirm", "Go?", "a"), ("confirm", "Stop?", "a"), "Restore the old code and resume the execution"),
     ],
 )
 def test_a_divergence_shows_both_what_differs_and_what_to_do(before, after, told):
     error = failed_after([before], [after]).error
-    assert "history and definition disagree at step 'edited'" in error
+    assert "the code no longer matches the log at step 'edited'" in error
     assert told in error
 
 
 def test_a_call_that_differs_is_shown_by_name_with_its_arguments():
     error = failed_after([("note", "a"), ("text", "Go?", "m")], [("note", "b"), ("text", "Go?", "m")]).error
-    assert "recorded step 'note' with {\"text\":\"a\"}, now asked for step 'note' with" in error
+    assert "the log has step 'note' with {\"text\":\"a\"}, but the code requests step 'note' with" in error
     assert '(arguments.text was "a", is "b")' in error
 
 
@@ -214,7 +214,7 @@ def test_code_that_catches_a_divergence_gets_no_further():
     amounts[:] = [50, 5, 7]
     failed = answered(world, execution, [])
     assert (failed.status, PAID) == ("failed", [])
-    assert "history and definition disagree" in failed.error
+    assert "the code no longer matches the log" in failed.error
     assert not [event for event in failed.history() if event.event_type == "operation_started"]
 
 
@@ -323,8 +323,8 @@ def test_a_call_without_an_end_that_the_code_leaves_out_is_not_forgotten(kind, o
     with world_of_calls(store=store) as world:
         failed = world.run_of(name).resume().wait(20)
         assert failed.status == "failed"
-        assert "history and definition disagree at step 'leaves_out', call " in failed.error
-        assert "now asked for nothing" in failed.error
+        assert "the code no longer matches the log at step 'leaves_out', call " in failed.error
+        assert "the code requests nothing" in failed.error
         assert not [event for event in failed.history() if event.event_type == "step_completed"]
         # With the former code, the execution continues.
         PROGRAM[:] = program

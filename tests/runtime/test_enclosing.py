@@ -149,7 +149,7 @@ def test_what_begins_within_what_is_not_under_way_is_no_sound_log():
     execution = world_of(Turn()).start(TURN).wait(20)
     forged = [replace(event, data=_elsewhere(event.data)) for event in execution.history()]
     assert next(text for _, text in violations(forged)).endswith(
-        "begins within that of event 1, which is not under way"
+        "starts inside the call of event 1, which is not running"
     )
 
 

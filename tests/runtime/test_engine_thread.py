@@ -86,10 +86,12 @@ def test_a_dead_loop_is_told_to_whoever_waits_and_the_next_one_gets_a_new_loop(c
     first = engine.loop
     engine.submit(break_it())
     for promised in waiting:
-        with pytest.raises(ExecutionError, match=r"event loop has died \(BrokenError: bad file descriptor\)"):
+        with pytest.raises(
+            ExecutionError, match=r"event loop has ended because of an error \(BrokenError: bad file descriptor\)"
+        ):
             promised.result(20)
 
-    assert "the engine's event loop has died" in caplog.text
+    assert "the engine's event loop has ended" in caplog.text
 
     async def answer():
         return 42
@@ -183,7 +185,7 @@ class TestForks:
                 return str(caught.value)
 
             told = in_a_fork(look)
-            assert f"was opened by process {os.getpid()}, from which this one was forked" in told
+            assert f"was opened by process {os.getpid()}, from which this process was forked" in told
             assert len(world.store.records()) == 1
 
     def test_a_child_forked_while_a_thread_writes_waits_for_no_lock(self, tmp_path):

@@ -84,7 +84,7 @@ def test_executors_that_make_no_sense_are_refused_where_they_are_written():
 
     with pytest.raises(DefinitionError, match="is async, so it runs on the engine's loop"):
         step(executor="process")(waiting)
-    with pytest.raises(DefinitionError, match="takes a context, which exists only in this process"):
+    with pytest.raises(DefinitionError, match="takes a context, which cannot be passed to another process"):
         make_action(name="emit", executor="process")(lambda context: context.emit("x"))
     with pytest.raises(DefinitionError, match="Executor has no effect on a step of type script"):
         Workflow("w", [Step("s", script="1", executor="process")])
@@ -216,8 +216,8 @@ def test_a_given_executor_that_is_broken_for_good_is_named_and_with_what_to_do()
     with environment(executor=ProcessPoolExecutor(1), actions=[Action("die", die, idempotent=True)]) as world:
         error = world.start(Workflow("w", [Step("s", action="die")])).wait(60).error
     assert 'action "die" may or may not have taken effect: BrokenProcessPool' in error
-    assert "ProcessPoolExecutor takes no calls" in error
-    assert "Give the environment a function that makes one" in error
+    assert "ProcessPoolExecutor accepts no more calls" in error
+    assert "Pass the environment a function that returns a new executor" in error
 
 
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])
@@ -271,7 +271,10 @@ def test_an_executor_that_takes_no_calls_any_more_fails_those_that_come():
     execution = environment(executor=pool, actions=[Action("where", where)]).start(
         Workflow("w", [Step("s", action="where")])
     )
-    assert "was not called: ProcessPoolExecutor takes no calls: cannot schedule new futures" in execution.wait(30).error
+    assert (
+        "was not called: ProcessPoolExecutor accepts no more calls: cannot schedule new futures"
+        in execution.wait(30).error
+    )
 
 
 class Fragile(ThreadPoolExecutor):

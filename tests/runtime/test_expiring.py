@@ -128,7 +128,7 @@ def test_a_confirmation_that_expires_releases_nothing():
 
 def test_a_default_must_fit_the_question():
     question = {"question": "Sure?", "kind": "confirmation", "expires_in": 5, "default": "perhaps"}
-    with pytest.raises(DefinitionError, match="Default does not fit: answer with yes or no, not 'perhaps'"):
+    with pytest.raises(DefinitionError, match="Default is not a valid answer: answer with yes or no, not 'perhaps'"):
         Workflow("w", [Step("ask", type="interrupt", ask=question)])
 
 

@@ -178,7 +178,7 @@ def test_an_open_question_is_answered_once_in_each(world):
     fork = world.run_of(source.id).fork().wait(20)
     (question,) = source.open_questions
     assert [asked.id for asked in fork.open_questions] == [question.id]
-    with pytest.raises(InterruptError, match="2 executions ask it; name one"):
+    with pytest.raises(InterruptError, match="2 executions ask this question; choose one"):
         world.answer(question.id, "Bonn")
     for execution, city in ((source, "Bonn"), (fork, "Kiel")):
         ended = world.answer(question.id, city, execution.id).wait(20)

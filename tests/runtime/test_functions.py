@@ -247,7 +247,7 @@ def test_a_changed_function_that_asks_for_something_else_diverges():
     length = next(e.sequence for e in reversed(execution.history()) if e.event_type == "operation_completed")
     resumed = Environment(store=cut(execution.store, execution, length)).run_of(execution.id).resume().wait(20)
     assert resumed.status == "failed"
-    assert "history and definition disagree at step 'chain'" in resumed.error
+    assert "the code no longer matches the log at step 'chain'" in resumed.error
 
 
 def test_a_function_that_this_process_lacks_is_told():

@@ -150,9 +150,9 @@ def test_what_does_not_follow_the_state_ends_the_run_and_is_not_written():
         journal = Journal(ExecutionState("exec_1"), GroupCommit(StoreCalls(store)), clock, Ids(clock, SystemChance()))
         journal.record(catalog.ExecutionStarted("w", {}))
         journal.record(catalog.StepStarted("action", None, 1), "nowhere", "a")
-        with pytest.raises(CorruptStoreError, match="on path 'nowhere', which never began"):
+        with pytest.raises(CorruptStoreError, match="on path 'nowhere', which never started"):
             await journal.durable()
-        with pytest.raises(CorruptStoreError, match="on path 'nowhere', which never began"):
+        with pytest.raises(CorruptStoreError, match="on path 'nowhere', which never started"):
             journal.record(catalog.PathStarted("a"), "main")
         return store.kinds()
 

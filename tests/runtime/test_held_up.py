@@ -63,7 +63,9 @@ def test_an_execution_says_what_holds_it_up(monkeypatch, logs):
     execution.wait(20)
     assert (execution.status, execution.internals.held_up) == ("completed", None)
     said = logs()
-    assert said[0].startswith("the disk is full. Free some space. Executions wait for it and continue automatically")
+    assert said[0].startswith(
+        "the disk is full. Free some space. Executions wait for the store and then continue automatically"
+    )
     assert said[1] == "memory: can be written again; executions continue"
     assert len(said) == 2
 
@@ -79,7 +81,9 @@ def test_what_is_waited_for_beside_commits_is_said_once(monkeypatch, logs):
 
     world.store.subscribe(hold_up)
     assert execution.start().wait(20).status == "waiting"
-    assert logs() == ["the disk is full. Free some space. An execution waits for it and continues automatically"]
+    assert logs() == [
+        "the disk is full. Free some space. An execution waits for the store and then continues automatically"
+    ]
 
 
 def test_a_standstill_tells_how_long_it_lasts():

@@ -128,7 +128,8 @@ def test_copies_that_ask_under_one_id_are_told_apart(waiting):
     (asked,) = execution.open_questions
     assert {question.id for _, question in over(store).inbox()} == {asked.id}
     with pytest.raises(
-        InterruptError, match=rf"2 executions ask it; name one: {asked.id}@exec_\w+ or {asked.id}@exec_"
+        InterruptError,
+        match=rf"2 executions ask this question; choose one of them: {asked.id}@exec_\w+ or {asked.id}@exec_",
     ):
         over(store).answer(asked.id, "which?")
     with pytest.raises(InterruptError, match="belongs to execution"):

@@ -82,13 +82,13 @@ ACTS = {
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_a_picture_cannot_go_on_and_says_what_can(source, waiting, file, calls, act):
+def test_a_snapshot_cannot_go_on_and_says_what_can(source, waiting, file, calls, act):
     source.run_of(waiting.id).export(file)
     target = world(calls)
-    picture = target.open(file, keep=True)
-    assert (picture.status, target.inbox(), target.queues.recoverable()) == ("picture", [], [])
+    snapshot = target.open(file, keep=True)
+    assert (snapshot.status, target.inbox(), target.queues.recoverable()) == ("snapshot", [], [])
     with pytest.raises((ExecutionError, InterruptError)) as refused:
-        ACTS[act](target, picture.id, waiting.open_questions[0].id)
+        ACTS[act](target, snapshot.id, waiting.open_questions[0].id)
     if act != "pause":
         assert "--as-fork" in str(refused.value)
     assert target.store.leases() == []
@@ -148,14 +148,14 @@ async def parent_of_one(ctx):
 
 def test_a_child_that_is_under_way_is_not_left_behind(source, file):
     parent = source.start("parent_of_one").wait(20)
-    with pytest.raises(ExecutionError, match="which it started; move it when that has ended"):
+    with pytest.raises(ExecutionError, match="export it with --move after the child has ended"):
         source.run_of(parent.id).export(file, move=True)
 
 
 def test_a_child_for_which_its_parent_waits_does_not_move(source, file):
     parent = source.start("parent_of_one").wait(20)
     (child,) = [record.execution_id for record in source.store.records() if record.execution_id != parent.id]
-    with pytest.raises(ExecutionError, match=f"was started by {parent.id}, which waits for it"):
+    with pytest.raises(ExecutionError, match=f"is a child of execution {parent.id}, which waits for it"):
         source.run_of(child).export(file, move=True)
     assert finish(source, source.run_of(child)).status == "completed"
     assert source.run_of(parent.id).wait(20).status == "completed"
@@ -427,7 +427,9 @@ def test_what_has_arrived_does_not_arrive_again(source, waiting, file, calls, co
     status = arrived.refresh().status if continues else "waiting"
     before = list(calls)
     with pytest.raises(
-        StoreError, match=f"already holds it as {status}, and it can continue only once. Nothing was imported"
+        StoreError,
+        match=f"already contains it with status {status}: an execution can continue in only one place. "
+        "Nothing was imported",
     ):
         there.open(file, as_fork=as_fork, keep=True)
     assert ([record.execution_id for record in there.store.records()], calls) == ([waiting.id], before)
@@ -437,14 +439,17 @@ def test_what_was_imported_as_a_fork_does_not_arrive_as_itself_as_well(source, w
     source.run_of(waiting.id).export(file, move=True)
     there = world(calls)
     fork = there.open(file, as_fork=True, keep=True)
-    with pytest.raises(StoreError, match=f"holds {fork.id}, which was created from it, so both would continue"):
+    with pytest.raises(
+        StoreError,
+        match=f"contains execution {fork.id}. That execution was created from the same file, so both would continue",
+    ):
         there.open(file, keep=True)
     assert finish(there, fork).status == "completed"
 
 
 def test_what_has_moved_away_may_come_back_where_it_was_deleted(source, waiting, file):
     source.run_of(waiting.id).export(file, move=True)
-    with pytest.raises(StoreError, match="it has moved away from this store; delete it here"):
+    with pytest.raises(StoreError, match="the execution has moved away from this store; delete it in this store"):
         source.open(file, keep=True)
     source.store.delete(waiting.id)
     assert source.open(file, keep=True).status == "waiting"

@@ -31,8 +31,8 @@ def test_a_line_says_what_failed_where_and_what_is_kept():
     items = Step("parse", script="{1: 'a', 2: 'b'}[row]", each=Each("$(inputs.rows)", "row"))
     failed = world.start(Workflow("label", [items], inputs=["rows"]), {"rows": [1, 2, 3]}).wait(PATIENCE)
     line = line_of(world, failed)
-    assert (line.status, line.stand) == ("failed", "2 of 3 kept")
-    assert line.way_on == "continues at step parse (2 of 3 items kept)"
+    assert (line.status, line.stand) == ("failed", "2 of 3 completed")
+    assert line.way_on == "continues at step parse (2 of 3 items completed)"
     assert "KeyError: 3" in line.about
     assert line.about == line.error
 

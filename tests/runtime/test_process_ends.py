@@ -138,7 +138,7 @@ def test_a_call_that_may_be_made_twice_is_made_once_more_where_its_process_died(
     assert called(die_first, 2, idempotent=True).outputs["result"] == "made"
     (tmp_path / "calls").unlink()
     execution = called(die_first, 9, idempotent=True)
-    assert "ended by itself, with exit code 3; it was made twice" in execution.error
+    assert "ended with exit code 3; the call was attempted twice" in execution.error
     assert (tmp_path / "calls").read_text() == "xx"
 
 

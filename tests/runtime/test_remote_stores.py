@@ -140,7 +140,9 @@ def test_the_engines_own_thread_waits_for_no_server(store):
         return world.start("inner").id
 
     outer = environment(actions=[Action("start", start)]).start(Workflow("w", [Step("a", action="start", store="id")]))
-    assert "it would block every execution; call it in another thread" in outer.wait(20).error
+    assert (
+        "which would block all executions on the engine's own thread; call it in another thread" in outer.wait(20).error
+    )
 
 
 def test_the_engines_own_thread_reads_no_log_of_a_server_that_was_only_looked_up(store):
@@ -151,7 +153,9 @@ def test_the_engines_own_thread_reads_no_log_of_a_server_that_was_only_looked_up
         return looked_up.status
 
     outer = environment(actions=[Action("look", look)]).start(Workflow("w", [Step("a", action="look", store="status")]))
-    assert "it would block every execution; call it in another thread" in outer.wait(20).error
+    assert (
+        "which would block all executions on the engine's own thread; call it in another thread" in outer.wait(20).error
+    )
     assert looked_up.status == "completed"
 
 

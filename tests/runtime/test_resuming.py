@@ -194,7 +194,7 @@ def test_an_operation_that_the_definition_no_longer_asks_for_is_a_divergence():
     store.append(execution.id, [replace(events[0], data=changed), *events[1 : index + 1]], 0)
     resumed = Environment(store=store, actions=[failing.action()]).run_of(execution.id).resume().wait(20)
     assert resumed.status == "failed"
-    assert "history and definition disagree at step 's', item 0, call 1" in resumed.error
+    assert "the code no longer matches the log at step 's', item 0, call 1" in resumed.error
     assert DivergenceError.__name__
 
 

@@ -152,7 +152,7 @@ def test_a_function_that_takes_what_a_call_lacks_is_refused():
     def undo(room):
         return room
 
-    with pytest.raises(DefinitionError, match="undo, which rolls back step book, takes 'room'"):
+    with pytest.raises(DefinitionError, match="undo, the rollback function of step book, has the parameter 'room'"):
         step("book", rollback=undo)(lambda what: what)
 
 
@@ -164,7 +164,7 @@ def test_a_function_that_is_not_defined_here_is_named_and_what_is_left_resumed()
     known = ROLLBACK_FUNCTIONS.pop(place)
     execution.cancel("enough")
     execution.wait(20)
-    assert "run the cell that gives it to @step(rollback=unbook)" in execution.state.error
+    assert "run the cell that contains @step(rollback=unbook)" in execution.state.error
     ROLLBACK_FUNCTIONS[place] = known
     assert world.run_of(execution.id).resume().wait(20).status == "cancelled"
     assert (len(told), execution.refresh().state.is_rolled_back) == (6, True)

@@ -66,7 +66,7 @@ def test_what_one_def_has_made_twice_is_refused_before_anything_is_done():
 
     execution = journey(booking("hotel"), booking("flight")).start("trip").wait(20)
     assert (execution.status, told) == ("failed", [])
-    assert "is ambiguous. Define" in execution.state.error
+    assert "is therefore ambiguous. Define" in execution.state.error
 
 
 def test_a_method_of_another_object_is_refused_likewise():
@@ -76,7 +76,7 @@ def test_a_method_of_another_object_is_refused_likewise():
 
     first = step(name="first", rollback=Hotel().cancel)(lambda: 1)
     second = step(name="second", rollback=Hotel().cancel)(lambda: 2)
-    assert "is ambiguous. Define" in journey(first, second).start("trip").wait(20).state.error
+    assert "is therefore ambiguous. Define" in journey(first, second).start("trip").wait(20).state.error
 
 
 def test_a_cell_that_is_run_again_takes_the_place_of_the_earlier():
@@ -116,21 +116,21 @@ def test_an_older_log_has_the_plain_name():
 def test_where_several_could_be_meant_none_is_taken(place):
     in_module("jobs")
     in_module("flights")
-    with pytest.raises(NotFoundError, match="is ambiguous: flights:cancel or jobs:cancel"):
+    with pytest.raises(NotFoundError, match="is ambiguous: it can be flights:cancel or jobs:cancel"):
         find_rollback(place)
 
 
 def test_another_function_of_that_name_is_not_taken():
     in_module("jobs", "Hotel.cancel")
-    with pytest.raises(NotFoundError, match="function cancel is not defined here"):
+    with pytest.raises(NotFoundError, match="function cancel is not defined in this process"):
         find_rollback("jobs:Flight.cancel")
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (lambda result: result, "a later process needs a name to find it"),
-        (functools.partial(print, "x"), "a later process needs a name to find it"),
+        (lambda result: result, "it has no name by which a later process could find it"),
+        (functools.partial(print, "x"), "it has no name by which a later process could find it"),
         ("cancel", "rollback must be a function, not 'cancel' (.*without quotes)"),
         (5, "rollback must be a function, not 5"),
     ],

@@ -517,7 +517,7 @@ def test_changed_code_that_waits_before_the_call_to_be_settled_fails(waits_for):
         assert (ended.status, told) == ("cancelled", ["unbook train"])
         assert ended.error.endswith("because it is unknown whether it took effect: a call of changing")
         (failed,) = [event.data for event in ended.history() if event.event_type == "step_failed"]
-        assert "now asked for another call first" in failed.error
+        assert "the code requests another call first" in failed.error
 
 
 def test_a_child_whose_rollback_waits_for_a_person_is_not_recovered_again_and_again():

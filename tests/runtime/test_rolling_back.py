@@ -58,7 +58,7 @@ def test_what_was_rolled_back_cannot_go_on():
     travel = Travel()
     world = environment(trip(), actions=travel.actions())
     execution = world.start("trip").wait(20)
-    with pytest.raises(ExecutionError, match="has failed, and its calls are rolled back; start a new one"):
+    with pytest.raises(ExecutionError, match="has failed, and its calls are rolled back; start a new execution"):
         world.run_of(execution.id).resume()
 
 

@@ -114,7 +114,7 @@ def test_a_pending_execution_that_is_cancelled_never_starts_and_leaves_its_key(t
     created = world.create("w", key="order 7", tags=["rush"])
     assert created.cancel("not needed").wait(20).status == "cancelled"
     assert [event.event_type for event in created.history()] == ["execution_started", "execution_cancelled"]
-    with pytest.raises(ExecutionError, match="is cancelled; only a pending one can be started"):
+    with pytest.raises(ExecutionError, match="is cancelled; only a pending execution can be started"):
         created.start()
     with pytest.raises(ExecutionError, match="is already cancelled"):
         created.cancel()
@@ -301,7 +301,7 @@ def test_the_error_about_an_interrupted_run_names_the_start_with_its_key(tmp_pat
         call = "environment.start('two', ..., key='may').resume().wait()"
         for _ in range(2):
             with pytest.raises(
-                ExecutionError, match=re.escape(f"run.resume(). In a program that runs again, write {call}")
+                ExecutionError, match=re.escape(f"run.resume(). In a script that you run again, write {call}")
             ):
                 world.start("two", key="may").wait(PATIENCE)
         assert world.start("two", key="may").resume().wait(PATIENCE).status == "completed"

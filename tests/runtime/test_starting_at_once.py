@@ -125,7 +125,7 @@ def test_a_wrong_start_is_refused_at_once():
     async def main():
         environment = Environment(store="memory:")
         run = environment.start(WAITS)
-        with pytest.raises(ExecutionError, match="only a pending one can be started"):
+        with pytest.raises(ExecutionError, match="only a pending execution can be started"):
             run.start()
         with pytest.raises(DivebookError):
             environment.start("unknown")
@@ -308,7 +308,7 @@ def test_a_run_of_which_nothing_was_stored_can_be_started_again(fails):
         run._driver.driving().result(20)
     assert (run.status, store.records()) == ("pending", [])
     assert run.start().wait(20).status == "completed"
-    with pytest.raises(ExecutionError, match="is completed; only a pending one can be started"):
+    with pytest.raises(ExecutionError, match="is completed; only a pending execution can be started"):
         run.start()
 
 
@@ -318,7 +318,7 @@ def test_a_run_that_the_engine_is_about_to_begin_cannot_be_started_again():
 
     def start_twice():  # on the engine's loop, where nothing runs in between
         environment.internals.control.run(run._driver)
-        with pytest.raises(ExecutionError, match="was started already; only a pending one can be started"):
+        with pytest.raises(ExecutionError, match="was started already; only a pending execution can be started"):
             run.start()
 
     ENGINE.call(start_twice)

@@ -280,7 +280,7 @@ def test_a_workspace_without_a_folder_begins_empty(tmp_path):
 def test_without_snapshots_nothing_is_known_of_the_files(environment):
     found = run(environment(EDIT, snapshots=False))
     assert found.execution.status == "completed"
-    with pytest.raises(NotFoundError, match="of which files are kept"):
+    with pytest.raises(NotFoundError, match="with stored files"):
         files(found)
 
 

@@ -105,7 +105,7 @@ def test_an_unknown_name_comes_with_advice(condition, hint):
         ("a || b", "write 'or'"),
         ("!a", "write 'not x'"),
         ("a ? b : c", "write 'a if c else b'"),
-        ("$(a) and $(b)", "'$(' may only open"),
+        ("$(a) and $(b)", "'$(' is valid only at the start"),
         ("", "empty"),
         ("$()", "empty"),
         ("x = 1", "=="),

@@ -54,7 +54,7 @@ def test_values_the_sandbox_does_not_know_cross_as_plain_data():
 
 
 def test_an_object_that_cannot_cross_is_named_with_its_place():
-    with pytest.raises(ScriptError, match=r"state.orders\[1\] is a Order, which scripts cannot take"):
+    with pytest.raises(ScriptError, match=r"state.orders\[1\] is a Order, which scripts cannot read"):
         value_of("state", state={"orders": [1, Order(2)]})
 
 

@@ -139,8 +139,9 @@ def test_a_value_too_large_for_the_sandbox_is_named_with_what_to_do():
     with Interpreter(Limits(memory=16 * 1024 * 1024)) as interpreter, pytest.raises(ScriptLimitError) as raised:
         interpreter.evaluate(Purpose.CONDITION, ["[row for row in state.rows] and inputs.text and state.count"], names)
     assert str(raised.value) == (
-        "script needs more than 16 MiB of memory; state.rows, a list of 50,000, is the largest value it looks at: "
-        "give it whole to an action or a step, as $(state.rows), or make what the script needs of it there"
+        "script needs more than 16 MiB of memory; state.rows, a list of 50,000, is the largest value that the "
+        "code reads: "
+        "pass the whole value to an action or a step with $(state.rows), and compute there what the script needs"
     )
 
 

@@ -114,7 +114,7 @@ def test_names_of_inner_scopes_do_not_leak(expression):
 def test_an_inner_scope_may_use_any_name():
     assert evaluate_items("$([state for state in [1, 2]])", NAMES) == [1, 2]
     assert evaluate_items("$([error for error in state.xs])", NAMES) == [1]
-    with pytest.raises(ScriptError, match="a comprehension cannot use the name 'len'"):
+    with pytest.raises(ScriptError, match="a comprehension cannot assign to 'len'"):
         evaluate_items("$([len for len in state.xs])", NAMES)
 
 

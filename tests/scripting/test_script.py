@@ -175,7 +175,7 @@ def test_only_the_sandboxs_own_modules_can_be_imported(name):
     ],
 )
 def test_writing_to_inputs_or_state_is_refused_with_advice(source):
-    with pytest.raises(ScriptSyntaxError, match=r"cannot change '(state|inputs)' .*name it in the step's Store"):
+    with pytest.raises(ScriptSyntaxError, match=r"cannot change '(state|inputs)' .*set Store in the step"):
         run(source)
 
 
@@ -186,13 +186,13 @@ def test_writing_to_inputs_or_state_is_refused_with_advice(source):
         ("x = 1\ny = (", "line 2"),
         ("return 5", "'return' outside a function (line 1); end the script with the value"),
         ("if 1:\n    return 5", "line 2"),
-        ("from math import *", "name what you need"),
+        ("from math import *", "import the names that you need"),
         ("__divebook_result__ = 1", "reserved"),
         ("def f(__divebook_attribute__):\n    pass", "reserved"),
         ("def f():\n    yield 1", "yield"),
         ("class A(Exception):\n    pass", "class inheritance"),
         ("nonlocal x", "nonlocal"),
-        ("[id for id in [1]]", "a comprehension cannot use the name 'id'"),
+        ("[id for id in [1]]", "a comprehension cannot assign to 'id'"),
     ],
 )
 def test_what_the_sandbox_cannot_run_is_a_syntax_error(source, message):

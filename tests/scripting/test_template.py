@@ -56,7 +56,7 @@ def test_rendering(template, names, expected):
         ("${1 +} and {x}", 'failed to parse template expression "1 +"'),
         ("Hello ${undefined_var}", 'undefined variable "undefined_var"'),
         ("${x := 1}", 'failed to parse template expression "x := 1"'),
-        ("${(x := 1)}", "':=' assigns a name"),
+        ("${(x := 1)}", "':=' assigns a variable"),
         ("${import os}", 'failed to parse template expression "import os"'),
         ("${name} ${1 / 0}", 'failed to evaluate template expression "1 / 0": ZeroDivisionError: division by zero'),
         ("${len}", "a script cannot return a function"),

@@ -29,9 +29,9 @@ def test_this_machine_needs_no_token(host):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org"])
 def test_other_machines_need_one(host):
-    with pytest.raises(SetupError, match="anyone there could run these workflows: pass a --token"):
+    with pytest.raises(SetupError, match="anyone could run these workflows; pass a token"):
         require_token(host, None)
-    with pytest.raises(SetupError, match="has 5 characters"):
+    with pytest.raises(SetupError, match="has only 5 characters"):
         require_token(host, "short")
     require_token(host, TOKEN)
 
@@ -39,7 +39,7 @@ def test_other_machines_need_one(host):
 def test_an_address_has_a_host_and_a_port():
     assert address_of("[::1]:80") == ("::1", 80)
     for wrong in ("8000", ":80", "host:", "host:99999", "host:http"):
-        with pytest.raises(SetupError, match="is not an address: write HOST:PORT"):
+        with pytest.raises(SetupError, match="is not an address; write HOST:PORT"):
             address_of(wrong)
 
 
@@ -92,8 +92,10 @@ def test_an_address_that_cannot_be_served_is_refused_in_words(tmp_path):
         refused = CliRunner().invoke(app, [*told, address])
     elsewhere = CliRunner().invoke(app, [*told, "192.0.2.1:8000"])
     assert [result.exit_code for result in (refused, elsewhere)] == [2, 2]
-    assert f"{address} cannot be served: another program listens there: pass --http" in refused.stderr
-    assert "192.0.2.1:8000 cannot be served: " in elsewhere.stderr
+    assert (
+        f"the server cannot listen on {address}: another program uses this address; pass an address" in refused.stderr
+    )
+    assert "the server cannot listen on 192.0.2.1:8000: " in elsewhere.stderr
 
 
 def test_a_token_that_no_client_would_be_asked_for_is_refused():

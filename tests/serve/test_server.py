@@ -76,7 +76,7 @@ def test_each_workflow_is_a_tool_with_the_schema_of_its_inputs(here):
 
 
 def test_names_that_would_be_one_tool_are_refused():
-    with pytest.raises(SetupError, match="'a b' and 'a_b' would both be the tool 'a_b'; rename one"):
+    with pytest.raises(SetupError, match="'a b' and 'a_b' would have the same tool name 'a_b'; rename one"):
         tool_names([Workflow("a_b", [Step("s", script="1")]), Workflow("a b", [Step("s", script="1")])])
 
 
@@ -253,7 +253,7 @@ def test_no_execution_of_another_workflow_is_shown(here):
     execution = here.start(other).wait(20)
     result = called(here, "divebook_status", {"run_id": execution.id})
     assert result.is_error
-    assert "not one of a workflow that this server offers" in result.content[0].text
+    assert "belongs to a workflow that this server does not offer" in result.content[0].text
 
 
 def test_a_run_that_takes_long_goes_on_and_is_looked_at_again(here):
@@ -328,7 +328,9 @@ def test_the_key_is_its_owners_and_a_broken_one_is_named(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
     assert key_beside("memory:") != key_beside("memory:")
     path.write_bytes(b"short")
-    with pytest.raises(StoreError, match=r"e\.db\.mcp-key is not a key of an MCP server: 5 bytes.*delete it"):
+    with pytest.raises(
+        StoreError, match=r"e\.db\.mcp-key is not a key file of an MCP server, because it has 5 bytes.*delete the file"
+    ):
         key_beside(str(tmp_path / "e.db"))
 
 

@@ -50,8 +50,8 @@ def boss(**more):
         ([boss(tools=["serve"])], NotFoundError, "agent boss names an unknown tool: serve"),
         ([boss(servers=["git"])], NotFoundError, "mcp server not found: git, which agent boss names"),
         ([boss(tools=[send, maker()])], SetupError, r"boss has two tools called send: .*\.send and .*maker\.<locals>"),
-        ([boss(tools=[far])], DefinitionError, '(?s)agent boss.*tool "far" cannot be shown to a model'),
-        ([boss(tools=[odd])], DefinitionError, '(?s)agent boss.*tool "odd" cannot be shown to a model'),
+        ([boss(tools=[far])], DefinitionError, '(?s)agent boss.*tool "far" cannot be described to a model'),
+        ([boss(tools=[odd])], DefinitionError, '(?s)agent boss.*tool "odd" cannot be described to a model'),
         (
             [boss(model="opena:gpt-6")],
             SetupError,

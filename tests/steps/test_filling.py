@@ -189,5 +189,5 @@ def test_a_dollar_sign_before_a_value_is_doubted(key):
     workflow = Workflow("w", [script, Step("s", **given)])
     problems = check_workflow("w", workflow.steps, workflow.steps, workflow.manner)
     [doubt] = [problem for problem in problems if problem.severity == "warning"]
-    assert "is the text ${state.price}, not a value" in doubt.message
+    assert "is an escape for the text ${state.price}, not a value" in doubt.message
     assert doubt.hint.startswith('write ${"$"}${state.price}')

@@ -161,7 +161,7 @@ def test_where_nobody_is_asked_hidden_files_are_left_and_the_result_says_how_to_
     command = "echo x > .envrc; echo new > new.txt"
     taken = changing(environment, command, Ask=False).wait().variables["taken0"]
     assert (taken["written"], taken["left"]) == (["new.txt"], [".envrc"])
-    assert taken["left_out"].endswith("To take one over, name it or its folder: Paths: [.envrc]")
+    assert taken["left_out"].endswith("To include a file, name the file or its folder: Paths: [.envrc]")
     assert not (project / ".envrc").exists()
 
 
@@ -181,7 +181,7 @@ def test_a_file_that_was_changed_in_the_folder_is_not_written_over(environment, 
     asked(execution)
     (project / "calc.py").write_text("mine")
     answer(execution, ["calc.py", "new.txt"])
-    assert "has changed in the meantime: calc.py; nothing was written" in execution.wait().error
+    assert "have changed in the meantime: calc.py. Nothing was written" in execution.wait().error
     assert (project / "calc.py").read_text() == "mine"
     assert not (project / "new.txt").exists()
 

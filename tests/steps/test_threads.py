@@ -64,7 +64,7 @@ def test_a_thread_goes_on_in_a_function_and_in_another_environment(tmp_path):
 
 def test_a_thread_that_nobody_has_begun_is_not_found():
     environment = world()
-    with pytest.raises(NotFoundError, match=r"thread not found: missing \(there is no thread\)"):
+    with pytest.raises(NotFoundError, match=r"thread not found: missing \(no thread exists\)"):
         environment.threads["missing"]
 
 
@@ -106,7 +106,7 @@ def test_a_branch_is_not_called_as_another_thread_is(name):
     thread = environment.threads["t"]
     thread.branch(2, "again")
     thread.branch(2, "other")
-    with pytest.raises(SetupError, match=f"after turn 1 of thread t cannot be called '{name}'"):
+    with pytest.raises(SetupError, match=f"after turn 1 of thread t cannot have the id '{name}'"):
         thread.branch(1, name)
     assert [len(environment.threads[found].turns) for found in ("t", "other", "again")] == [2, 2, 2]
     assert environment.threads["other"].branches == ["other"]

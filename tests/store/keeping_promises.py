@@ -67,7 +67,9 @@ class KeepingPromises:
     def test_a_checkpoint_of_events_that_are_not_there_is_refused(self, store):
         store.append(ONE, log(3), 0)
         for sequence in (0, 4):
-            with pytest.raises(StoreError, match=f"has events 1 to 3, so it can have no checkpoint at {sequence}"):
+            with pytest.raises(
+                StoreError, match=f"has events 1 to 3, so it cannot have a checkpoint at event {sequence}"
+            ):
                 store.put_checkpoint(ONE, sequence, b"")
         with pytest.raises(ExecutionNotFoundError):
             store.put_checkpoint(TWO, 1, b"")

@@ -47,8 +47,8 @@ class LeasePromises:
             store.acquire(ONE, THERE, 30, now=NOW + 29 * SECOND)
         assert (caught.value.name, caught.value.host, caught.value.pid) == ("kernel", "here", 11)
         until = f"{caught.value.until.astimezone():%Y-%m-%d %H:%M:%S %Z}"
-        assert "driven by kernel (process 11 on here). If that process is gone" in str(caught.value)
-        assert f"resume the execution from {until} on. Wait, or" in str(caught.value)
+        assert "driven by kernel (process 11 on here). Wait until that process has finished" in str(caught.value)
+        assert f"resume the execution after {until}" in str(caught.value)
 
     def test_a_held_lease_is_refused_to_its_own_owner(self, store):
         store.append(ONE, log(1), 0)
@@ -173,9 +173,7 @@ class LeasePromises:
         old = store.acquire(ONE, HERE, 30, now=NOW)
         store.append(ONE, [step(2)], 1, old.token)
         store.acquire(ONE, THERE, 30, now=NOW + 31 * SECOND)
-        with pytest.raises(
-            FencedError, match="is under lease 2, but this writer has lease 1: another process has taken it over"
-        ) as caught:
+        with pytest.raises(FencedError, match="its current lease has number 2, but this process has lease 1") as caught:
             store.append(ONE, [step(3)], 2, old.token)
         assert (caught.value.token, caught.value.current) == (1, 2)
         assert store.read(ONE) == log(2)
@@ -189,7 +187,7 @@ class LeasePromises:
     def test_without_a_token_a_leased_execution_is_closed(self, store):
         store.append(ONE, log(1), 0)
         store.acquire(ONE, HERE, 30, now=NOW)
-        with pytest.raises(FencedError, match="this writer has no lease"):
+        with pytest.raises(FencedError, match="this process has no lease"):
             store.append(ONE, [step(2)], 1)
 
     def test_without_a_token_an_execution_stays_closed_after_the_lease(self, store):
@@ -231,7 +229,7 @@ class LeasePromises:
 
     def test_only_a_first_batch_may_acquire(self, store):
         store.append(ONE, log(1), 0)
-        with pytest.raises(ValueError, match="acquire is for the first batch of a new execution"):
+        with pytest.raises(ValueError, match="acquire is possible only with the first batch of a new execution"):
             store.append_all([batch(ONE, 1, [step(2)], acquire=HERE)])
 
     def test_the_end_of_an_execution_releases_its_lease(self, store):

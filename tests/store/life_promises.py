@@ -16,7 +16,7 @@ ENDS = {
     "cancelled": catalog.ExecutionCancelled(),
     "moved": catalog.ExecutionMoved("log.jsonl"),
     "continued_as_new": catalog.ExecutionContinuedAsNew("exec_2", "too long"),
-    "picture": catalog.ExecutionPictured("waiting"),
+    "snapshot": catalog.ExecutionSnapshotted("waiting"),
 }
 FOLLOWERS = (
     *ENDS.values(),
@@ -58,14 +58,16 @@ class LifePromises:
                 store.append(name, [event(4, data, name, path="")], 3)
                 assert store.record(name).status == STATUS_AFTER[type(data)]
                 continue
-            with pytest.raises(ExecutionEndedError, match=f"is {status}: {data.event_type} cannot follow") as refused:
+            with pytest.raises(
+                ExecutionEndedError, match=f"status '{status}', so no {data.event_type} event"
+            ) as refused:
                 store.append(name, [event(4, data, name, path="")], 3)
             assert refused.value.status == status
             assert ("resume it first" in str(refused.value)) == (status in ("failed", "cancelled"))
             assert (store.record(name).status, len(store.read(name))) == (status, 3)
 
     def test_nothing_follows_an_end_in_its_own_batch(self, store):
-        with pytest.raises(ExecutionEndedError, match="is completed: step_started cannot follow"):
+        with pytest.raises(ExecutionEndedError, match="status 'completed', so no step_started event"):
             store.append(ONE, [*log(2), event(3, ENDS["completed"]), step(4)], 0)
         assert store.records() == []
 

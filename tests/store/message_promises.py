@@ -47,7 +47,7 @@ FINAL_EVENTS = {
     "completed": catalog.ExecutionCompleted({}),
     "moved": catalog.ExecutionMoved("moved.jsonl"),
     "continued_as_new": catalog.ExecutionContinuedAsNew(TWO, "enough", {}),
-    "picture": catalog.ExecutionPictured("waiting"),
+    "snapshot": catalog.ExecutionSnapshotted("waiting"),
 }
 """Events after which an execution can never continue, by the status to which they lead."""
 
@@ -156,7 +156,10 @@ class MessagePromises:
             earlier = store.post(answer(execution=name))
             store.append(name, [event(3, data, name, path="")], 2)
             for sent in (answer("b"), signal(), replace(signal("c"), kind="annotation")):
-                with pytest.raises(ExecutionEndedError, match=f"is {end}: {sent.kind} cannot follow its end") as ended:
+                with pytest.raises(
+                    ExecutionEndedError,
+                    match=f"has the status '{end}', so no {sent.kind} event can be added to its log",
+                ) as ended:
                     store.post(replace(sent, execution_id=name))
                 assert (ended.value.run_id, ended.value.status, ended.value.event_type) == (name, end, sent.kind)
             assert store.post(answer(payload="no", execution=name)) == earlier
@@ -574,7 +577,7 @@ class MessagePromises:
         store.sealing.codec = None
         assert keys(store.new_messages(0)) == ["readable"]
         with MemoryStore() as target:
-            with pytest.raises(DecryptionError, match=f"messages to execution {ONE} in .*: .*there is no key"):
+            with pytest.raises(DecryptionError, match=f"messages to execution {ONE} in .*: .*no key is set"):
                 copy(store, target)
             assert target.new_messages(0) == []
 

@@ -93,7 +93,9 @@ class RecordPromises:
     def test_an_unknown_id_is_answered_with_the_newest_ones(self, store):
         for name in ("exec_a", "exec_b", "exec_c", "exec_d"):
             store.append(name, log(1, name), 0)
-        with pytest.raises(ExecutionNotFoundError, match=r"not found: other \(the newest: exec_d, exec_c, exec_b\)"):
+        with pytest.raises(
+            ExecutionNotFoundError, match=r"not found: other \(the newest executions: exec_d, exec_c, exec_b\)"
+        ):
             store.resolve("other")
 
     def test_an_empty_store_has_no_records(self, store):

@@ -161,7 +161,7 @@ def test_a_second_process_is_refused_and_overwrites_nothing():
     one.append(ONE, log(2), 0)
     other = StoreAdapter(lists)
     other.append(ONE, steps(3, 4), 2)
-    with pytest.raises(StoreError, match="One process at a time"):
+    with pytest.raises(StoreError, match="Only one process at a time"):
         one.append(ONE, [step(3)], 2)
     assert StoreAdapter(lists).read(ONE) == other.read(ONE)
 
@@ -301,8 +301,8 @@ def test_an_object_that_is_no_store_is_refused_with_the_protocol():
         async def append(self, execution_id, entries, expected): ...
 
     for wrong, problem in (
-        (Half(), "append takes (execution_id, events), and is called with (execution_id, entries, expected); read is"),
-        (Late(), "append is a coroutine function, and is called without `await`"),
+        (Half(), "append takes (execution_id, events), but is called with (execution_id, entries, expected); read is"),
+        (Late(), "append is a coroutine function, but it is called without `await`"),
         (Lists, "write Lists() to pass an instance"),
         (object(), "it has no method append, read, ids"),
     ):

@@ -93,7 +93,7 @@ def test_exports_hold_the_values_themselves(path):
         assert LARGE.encode() in stream.getvalue()
         stream.seek(0)
         import_(stream, other)
-        assert other.read(ONE)[1:-1] == large_log()[1:]  # between a beginning and an end that say it is a picture
+        assert other.read(ONE)[1:-1] == large_log()[1:]  # between a beginning and an end that say it is a snapshot
         assert len(other.blobs()) == 1
 
 

@@ -76,7 +76,7 @@ def test_events_beyond_the_record_are_found(written):
     assert only_damage(written) == (
         TWO,
         2,
-        "event 2 does not have the checksum that the record says is the last",
+        "event 2 does not match the last checksum in the record of the execution",
     )
 
 
@@ -94,7 +94,7 @@ def test_events_beyond_the_record_are_found(written):
 )
 def test_a_changed_event_does_not_have_its_checksum(written, change):
     tamper(written, f"UPDATE events SET {change} WHERE {FIRST} 2")
-    assert only_damage(written) == (ONE, 2, "event 2 does not have the checksum it was written with")
+    assert only_damage(written) == (ONE, 2, "event 2 does not match its checksum")
 
 
 def test_events_that_changed_places_are_found(written):
@@ -109,12 +109,12 @@ def swapped(first, second):
 
 def test_a_record_with_another_checksum_is_found(written):
     tamper(written, f"UPDATE executions SET checksum = 7 WHERE id = '{TWO}'")
-    assert only_damage(written)[2] == "event 4 does not have the checksum that the record says is the last"
+    assert only_damage(written)[2] == "event 4 does not match the last checksum in the record of the execution"
 
 
 def test_an_undecodable_payload_is_found(written):
     tamper(written, f"UPDATE events SET data = '{{oops' WHERE {FIRST} 3")
-    assert only_damage(written) == (ONE, 3, "event 3 does not have the checksum it was written with")
+    assert only_damage(written) == (ONE, 3, "event 3 does not match its checksum")
     put_right(written)
     assert only_damage(written)[2].startswith("event 3 cannot be read: a step_completed event cannot be read")
     assert readable(found(written)) == {ONE: 2, TWO: 4}
@@ -131,7 +131,7 @@ def test_an_event_type_without_a_name_is_found(written):
         ("status = 'running'", "the record says status 'running', the events say 'completed'"),
         ("ended_at = 7", "the record says ended_at 7, the events say 1750000006000000"),
         ("error = 'ouch'", "the record says error 'ouch', the events say None"),
-        ("size = 7", "the record says 7 bytes, the events have "),
+        ("size = 7", "the record says 7 bytes, but the events have "),
     ],
 )
 def test_a_record_that_disagrees_with_its_events_is_found(written, change, expected):
@@ -157,7 +157,7 @@ def test_a_damaged_large_value_is_found(written, change):
 
 def test_a_large_value_in_use_but_not_noted_as_such_is_found(written):
     tamper(written, "DELETE FROM blob_uses")
-    assert only_damage(written)[2].endswith("is in use, but not noted as such: gc would delete it")
+    assert only_damage(written)[2].endswith("is in use, but not listed as used, so gc would delete it")
 
 
 def test_orphan_blobs_are_counted_and_are_no_damage(written):
@@ -211,10 +211,10 @@ def test_a_damaged_message_is_found_and_not_used(written):
         store.post(Message(TWO, "signal", "1", {"amount": 5}, "ann", 1))
         store.post(Message(TWO, "signal", "2", {"amount": 7}, "ann", 1))
     tamper(written, """UPDATE messages SET payload = '{"amount":9}' WHERE number = 1""")
-    assert only_damage(written)[2] == f"message 1 to execution {TWO} does not have the checksum it was written with"
+    assert only_damage(written)[2] == f"message 1 to execution {TWO} does not match its checksum"
     with SqliteStore(written) as store:
         assert [message.number for message in store.new_messages(0)] == [2]
-        with pytest.raises(CorruptStoreError, match=f"message 1 to execution {TWO} does not have the checksum"):
+        with pytest.raises(CorruptStoreError, match=f"message 1 to execution {TWO} does not match its checksum"):
             store.inbox(TWO)
 
 
@@ -222,7 +222,7 @@ def test_a_damaged_message_is_found_and_not_used(written):
 def test_a_damaged_or_foreign_checkpoint_is_found_and_counts_as_none(written, change):
     tamper(written, f"UPDATE checkpoints SET {change}")
     assert only_damage(written)[2].startswith(
-        "a checkpoint of it is damaged, or was made of another log. It is not used"
+        "a checkpoint of the execution is damaged or belongs to another log. The checkpoint is not used"
     )
     with SqliteStore(written) as store:
         assert [store.checkpoint(name) for name in (ONE, TWO)] == [None, None]
@@ -234,7 +234,7 @@ def test_a_checkpoint_of_what_the_log_was_before_counts_as_none(written, tmp_pat
         other.put_checkpoint(ONE, 3, b"another fold")
     copied = "INSERT OR REPLACE INTO checkpoints SELECT * FROM other.checkpoints"
     tamper(written, f"ATTACH '{tmp_path / 'other.db'}' AS other", copied)
-    assert "was made of another log" in only_damage(written)[2]
+    assert "belongs to another log" in only_damage(written)[2]
     with SqliteStore(written) as store:
         assert store.checkpoint(ONE) is None
 
@@ -251,7 +251,7 @@ def test_a_question_that_is_not_noted_is_found(written):
     with SqliteStore(written) as store:
         store.append(TWO, [event(5, catalog.InterruptRaised("q", "confirm", "Go?"), TWO)], 4)
     tamper(written, "DELETE FROM questions")
-    assert only_damage(written)[2] == "question q is noted as settled, but the events leave it open"
+    assert only_damage(written)[2] == "question q is listed as settled, but is open according to the events"
 
 
 @pytest.mark.parametrize(
@@ -282,12 +282,12 @@ def test_another_number_of_the_opening_event_is_damage(written, opened):
 
 def test_a_damaged_record_hides_no_other(written, caplog):
     tamper(written, f"UPDATE executions SET note = 'x' WHERE id = '{ONE}'")
-    assert only_damage(written) == (ONE, None, "the record does not have the checksum it was written with")
+    assert only_damage(written) == (ONE, None, "the record does not match its checksum")
     with SqliteStore(written) as store:
-        with pytest.raises(CorruptStoreError, match=f"the row of execution {ONE} does not have the checksum"):
+        with pytest.raises(CorruptStoreError, match=f"the row of execution {ONE} does not match its checksum"):
             store.record(ONE)
         assert [record.execution_id for record in store.records()] == [TWO]
-    assert f"the row of execution {ONE} does not have" in caplog.text
+    assert f"the row of execution {ONE} does not match its checksum" in caplog.text
 
 
 # --- the grammar of a log
@@ -300,9 +300,9 @@ ASK = (catalog.InterruptRaised("q", "confirm", "Go?"), "main", "a")
 ANSWER = (catalog.InterruptResolved("q", response=True), "main", "a")
 BRANCH = (catalog.PathBranched([{"id": "main-1", "current_step": "b"}]), "main", "a")
 UNGRAMMATICAL = {
-    "event 2 (step_started): path main has not begun": [(catalog.StepStarted("script"), "main", "a")],
-    "event 3 (operation_completed): call op ends without having begun": [MAIN, RETURN],
-    "event 5 (operation_completed): call op ends without having begun": [MAIN, CALL, RETURN, RETURN],
+    "event 2 (step_started): path main has not started": [(catalog.StepStarted("script"), "main", "a")],
+    "event 3 (operation_completed): call op ends without having started": [MAIN, RETURN],
+    "event 5 (operation_completed): call op ends without having started": [MAIN, CALL, RETURN, RETURN],
     "event 3 (interrupt_resolved): question q was never asked": [MAIN, ANSWER],
     "event 5 (interrupt_resolved): question q is already closed": [MAIN, ASK, ANSWER, ANSWER],
     "event 4 (interrupt_raised): question q is already open": [MAIN, ASK, ASK],
@@ -333,14 +333,14 @@ def test_a_first_event_of_another_log_is_found(written):
     tamper(written, f"UPDATE events SET ({columns}) = ({first}) WHERE place = (3 << 32) + 1")
     execution, sequence, said = only_damage(written)
     assert (execution, sequence) == (THREE, 1)
-    assert said.startswith("event 1 was not recorded when the execution began")
+    assert said.startswith("event 1 was not recorded when the execution started")
 
 
 def test_the_only_event_without_its_checksum_is_found(written):
     with SqliteStore(written) as store:
         store.append(THREE, log(1, THREE), 0)
     tamper(written, "UPDATE events SET checksum = NULL WHERE place = (3 << 32) + 1")
-    assert only_damage(written) == (THREE, 1, "event 1 does not have the checksum that the record says is the last")
+    assert only_damage(written) == (THREE, 1, "event 1 does not match the last checksum in the record of the execution")
 
 
 def test_events_from_before_there_were_checksums_are_counted(path):
@@ -367,7 +367,7 @@ def test_a_fold_that_fails_is_found():
         store.append_all([batch(ONE, 0, log(3, ONE)), batch(TWO, 0, log(3, TWO))])
         (damage,) = check(store, fold=fold).all_damages()
     assert damage.execution_id == TWO
-    assert damage.text.startswith("its state cannot be rebuilt: history and definition disagree")
+    assert damage.text.startswith("its state cannot be rebuilt: the code no longer matches the log")
 
 
 def test_a_fold_is_not_asked_about_a_damaged_log():

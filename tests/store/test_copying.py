@@ -196,7 +196,7 @@ def test_what_somebody_drives_in_the_target_is_not_copied_on(path):
 def test_what_differs_is_found(path):
     with filled(MemoryStore()) as source, SqliteStore(path) as target:
         target.append(TWO, log(3, TWO), 0)
-        with pytest.raises(CorruptStoreError, match=f"execution {TWO} is not in .* as it is in memory:"):
+        with pytest.raises(CorruptStoreError, match=f"execution {TWO} in .* differs from the one in memory:"):
             copy(source, target)
 
 
@@ -204,7 +204,10 @@ def test_what_is_being_driven_is_not_copied(path):
     with MemoryStore() as source, SqliteStore(path) as target:
         source.append(ONE, log(1), 0)
         source.acquire(ONE, Owner.current())
-        with pytest.raises(StoreError, match=rf"1 execution of memory: is being driven, {ONE} by .*; pause or end"):
+        with pytest.raises(
+            StoreError,
+            match=rf"1 execution of memory: is still running: execution {ONE} is driven by .*Pause or end",
+        ):
             copy(source, target)
         assert target.records() == []
 

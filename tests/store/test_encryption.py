@@ -71,7 +71,7 @@ def test_nothing_of_it_lies_in_the_file(tmp_path):
 def test_without_the_key_it_is_refused_and_check_still_works(store):
     fill(store)
     for codec, why in (
-        (None, f"is encrypted, and there is no key. Set {KEY_VARIABLE}"),
+        (None, f"is encrypted, but no key is set. Set {KEY_VARIABLE}"),
         (OTHER, "with another key"),
     ):
         store.sealing.codec = codec and FernetCodec(codec)

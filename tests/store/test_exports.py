@@ -97,7 +97,9 @@ def test_a_file_that_was_only_laid_out_anew_is_whole(store, form):
 def test_an_array_without_hashes_is_read_as_lines_are(store):
     bare = [json.loads(line) for line in exported(store)][1:-1]
     content = json.dumps([{**record, "hash": None} for record in bare]).encode()
-    with pytest.raises(InvalidEventError, match="entry 1: a line of an export, but its header is missing"):
+    with pytest.raises(
+        InvalidEventError, match="entry 1: this line belongs to an export, but the header of the export is missing"
+    ):
         read(io.BytesIO(content))
     for record in bare:
         del record["hash"]
@@ -117,23 +119,23 @@ def changed(line, **changes):
 def refusals(lines, other):
     end = len(lines)
     return {
-        f"line {end - 1}: the file breaks off here; expected event 7 or the end line": lines[:-1],
-        "line 4: the file breaks off here; expected event 4": lines[:4],
-        "line 1: the file breaks off here; expected event 1": lines[:1],
+        f"line {end - 1}: the file ends here; expected event 7 or the end line": lines[:-1],
+        "line 4: the file ends here; expected event 4": lines[:4],
+        "line 1: the file ends here; expected event 1": lines[:1],
         f"line {end}: not a line of JSON": [*lines[:-1], lines[-1][:-5]],
-        "line 1: a line of an export, but its header is missing": lines[1:],
+        "line 1: this line belongs to an export, but the header of the export is missing": lines[1:],
         "line 4: expected event 3, got 4: a line is missing, repeated": [*lines[:3], *lines[4:]],
         "line 5: expected event 4, got 3": [*lines[:4], lines[3], *lines[4:]],
         "line 3: expected event 2, got 3": [*lines[:2], lines[3], lines[2], *lines[4:]],
-        "line 3: this line, or its place, is not as": [*lines[:2], changed(lines[2], step="other"), *lines[3:]],
-        "line 2: this line, or its place": [lines[0], changed(lines[1], hash="0" * 32), *lines[2:]],
-        "line 1: this line, or its place": [changed(lines[0], workflow="other"), *lines[1:]],
-        f"line {end}: this line, or its place": [*lines[:-1], changed(lines[-1], status="failed")],
+        "line 3: this line was changed or moved: its": [*lines[:2], changed(lines[2], step="other"), *lines[3:]],
+        "line 2: this line was changed or moved": [lines[0], changed(lines[1], hash="0" * 32), *lines[2:]],
+        "line 1: this line was changed or moved": [changed(lines[0], workflow="other"), *lines[1:]],
+        f"line {end}: this line was changed or moved": [*lines[:-1], changed(lines[-1], status="failed")],
         f"line {end + 1}: unexpected line after the end line": [*lines, *other],
         "line 5: a second header, where event 4 was expected": [*lines[:4], *other],
-        "line 4: this line, or its place": [*lines[:3], changed(other[3], sequence=3)],
-        "line 3: an event is a JSON object": [*lines[:2], b"[1]"],
-        f"line {end - 1}: this line, or its place": [*lines[:-2], lines[-1]],
+        "line 4: this line was changed or moved": [*lines[:3], changed(other[3], sequence=3)],
+        "line 3: an event must be a JSON object": [*lines[:2], b"[1]"],
+        f"line {end - 1}: this line was changed or moved": [*lines[:-2], lines[-1]],
     }
 
 
@@ -146,7 +148,7 @@ def test_what_was_cut_changed_reordered_or_merged_is_refused_with_its_place(stor
 
 def test_an_export_of_a_newer_form_asks_for_an_upgrade(store):
     lines = exported(store)
-    with pytest.raises(NewerStoreError, match=r"line 1: the export has form 2, this version .* upgrade"):
+    with pytest.raises(NewerStoreError, match=r"line 1: the export has format version 2, but this version .* upgrade"):
         read_lines([changed(lines[0], form=2), *lines[1:]])
 
 
@@ -158,24 +160,24 @@ def test_the_sound_beginning_of_a_damaged_file_can_be_read(store):
     assert read_sound(io.BytesIO(b"\n".join(lines)))[1] is None
 
 
-# --- pictures, forks
+# --- snapshots, forks
 
 
-def test_what_had_not_ended_comes_in_as_a_picture_that_nothing_follows(store):
+def test_what_had_not_ended_comes_in_as_a_snapshot_that_nothing_follows(store):
     found = read_lines(exported(store, TWO))
     target = MemoryStore()
     import_(found, target)
     first, *rest, end = target.read(TWO)
     assert rest == store.read(TWO)[1:]
     assert first.data == replace(store.read(TWO)[0].data, origin="import")
-    assert (end.sequence, end.data) == (4, catalog.ExecutionPictured("running"))
-    assert (target.record(TWO).status, target.unended(), target.orphans()) == ("picture", [], [])
-    assert "it had not ended (running)" in caveats(found)[0]
-    with pytest.raises(StoreError, match=r"is picture: execution_resumed cannot follow.*--as-fork"):
+    assert (end.sequence, end.data) == (4, catalog.ExecutionSnapshotted("running"))
+    assert (target.record(TWO).status, target.unended(), target.orphans()) == ("snapshot", [], [])
+    assert "the execution had not ended (running)" in caveats(found)[0]
+    with pytest.raises(StoreError, match=r"has the status 'snapshot', so no execution_resumed event.*--as-fork"):
         target.append(TWO, [event(5, catalog.ExecutionResumed(), TWO, path="")], 4)
 
 
-def test_a_picture_that_is_exported_again_stays_one(store):
+def test_a_snapshot_that_is_exported_again_stays_one(store):
     second, third = MemoryStore(), MemoryStore()
     import_(read_lines(exported(store, TWO)), second)
     import_(read_lines(exported(second, TWO)), third)
@@ -187,14 +189,14 @@ def test_a_fork_goes_on_as_an_execution_of_its_own(store):
     record = store.record(copy)
     assert (record.status, record.origin, record.parent, record.last_sequence) == ("running", "fork", TWO, 3)
     assert store.read(copy)[0].data.seed == TWO
-    picture = MemoryStore()
-    import_(read_lines(exported(store, TWO)), picture)
-    again = import_(read_lines(exported(picture, TWO)), store, as_fork=True)
+    snapshot = MemoryStore()
+    import_(read_lines(exported(store, TWO)), snapshot)
+    again = import_(read_lines(exported(snapshot, TWO)), store, as_fork=True)
     assert (store.record(again).status, store.record(again).last_sequence) == ("running", 3)
 
 
 def test_logs_without_hashes_come_in_as_what_they_are_and_say_so(store):
-    for name, status in ((ONE, "completed"), (TWO, "picture")):
+    for name, status in ((ONE, "completed"), (TWO, "snapshot")):
         bare = [encode_line(entry) for entry in store.read(name)]
         found, target = read_lines(bare), MemoryStore()
         import_(found, target)
@@ -223,7 +225,7 @@ def test_numbers_of_messages_stay_in_the_store_they_belong_to(store):
 
 def test_what_moves_here_is_not_renamed(store):
     found = replace(read_lines(exported(store, TWO)), is_moved=True)
-    with pytest.raises(SetupError, match="moves here"):
+    with pytest.raises(SetupError, match="was exported with --move"):
         import_(found, store, rename=True)
 
 

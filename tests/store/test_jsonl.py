@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from divebook.errors import CorruptStoreError, ExecutionNotFoundError, InvalidEventError, NewerStoreError, StoreError
-from divebook.events.catalog import ExecutionPictured
+from divebook.events.catalog import ExecutionSnapshotted
 from divebook.events.codec import encode_line
 from divebook.stores import MemoryStore, Owner, SqliteStore
 from divebook.stores.transfer import export, export_sound, import_
@@ -107,13 +107,13 @@ def test_the_older_keys_are_understood(lines):
 def bad_files(lines):
     return {
         "line 3: not a line of JSON": [*lines[:2], b"{oops", *lines[3:]],
-        "line 2: an event is a JSON object": [lines[0], b"[1]"],
+        "line 2: an event must be a JSON object": [lines[0], b"[1]"],
         "line 3: sequence 4 leaves a gap; expected 3": [*lines[:2], *lines[3:]],
-        "line 4: sequence 3 comes a second time; expected 4": [*lines[:3], lines[2], *lines[3:]],
+        "line 4: sequence 3 occurs twice; expected 4": [*lines[:3], lines[2], *lines[3:]],
         "line 1: sequence 2 leaves a gap; expected 1": lines[1:],
-        "line 1: a log begins with execution_started": [edited(lines[1], sequence=1)],
-        "line 2: belongs to execution exec_x": [lines[0], edited(lines[1], execution_id="exec_x")],
-        "line 3: event id .* is that of line 2": [*lines[:2], edited(lines[2], id=json.loads(lines[1])["id"])],
+        "line 1: a log must begin with execution_started": [edited(lines[1], sequence=1)],
+        "line 2: the event belongs to execution exec_x": [lines[0], edited(lines[1], execution_id="exec_x")],
+        "line 3: event id .* already occurs in line 2": [*lines[:2], edited(lines[2], id=json.loads(lines[1])["id"])],
         "line 2: data is required": [lines[0], edited(lines[1], data=None)],
         "line 2: timestamp is required": [lines[0], edited(lines[1], timestamp="")],
         "line 2: not an event: Invalid isoformat": [lines[0], edited(lines[1], timestamp="yesterday")],
@@ -122,7 +122,7 @@ def bad_files(lines):
         "line 2: id must be text, got an integer": [lines[0], edited(lines[1], id=7)],
         "line 2: sequence must be an integer of 64 bits, got a number": [lines[0], edited(lines[1], sequence=2.0)],
         "line 1: execution_started: data validation failed": [edited(lines[0], data={"workflow_name": ""})],
-        "holds no events": [b"", b" "],
+        "contains no events": [b"", b" "],
     }
 
 
@@ -197,7 +197,7 @@ def test_the_sound_beginning_of_a_damaged_log_is_exported(tmp_path):
     target, _ = imported(stream.getvalue().splitlines())
     *events, end = target.read(ONE)
     assert events[1:] == log(500)[1:346]
-    assert end.data == ExecutionPictured("damaged")
+    assert end.data == ExecutionSnapshotted("damaged")
 
 
 def test_a_log_of_which_nothing_can_be_read_is_not_exported(tmp_path):

@@ -112,7 +112,7 @@ def test_without_the_key_of_an_execution_nothing_is_written_to_it(writer, key, r
     with SqliteStore(tmp_path / "s.db") as store:
         before = store.record(run), len(store.records()), store.last_message()
     with world(tmp_path / "s.db", key) as environment:
-        with pytest.raises(DecryptionError, match=r"another key|there is no key"):
+        with pytest.raises(DecryptionError, match=r"another key|no key is set"):
             WRITERS[writer](environment, run)
         assert environment.store.live_leases() == []
     with SqliteStore(tmp_path / "s.db") as store:
@@ -173,6 +173,6 @@ def test_a_note_in_plain_text_can_be_encrypted_from_then_on(tmp_path):
         run = environment.start(WORKFLOW).wait(20).id
     with world(tmp_path / "s.db", RIGHT) as environment:
         environment.run_of(run).note(MARKER)
-    with world(tmp_path / "s.db", None) as environment, pytest.raises(DecryptionError, match="there is no key"):
+    with world(tmp_path / "s.db", None) as environment, pytest.raises(DecryptionError, match="no key is set"):
         environment.run_of(run).note("in plain text")
     assert MARKER.encode() not in files(tmp_path)

@@ -114,7 +114,10 @@ def test_no_message_is_brought_below_one_that_another_process_has_just_posted(pa
     waits, brought = threading.Event(), []
 
     def bring():
-        with pytest.raises(StoreError, match="message 5 cannot be brought here: numbers up to 9 are given already"):
+        with pytest.raises(
+            StoreError,
+            match="message 5 cannot be copied to this store, which already has messages with numbers up to 9",
+        ):
             store.bring([replace(answer(), number=5)])
         brought.append("refused")
 

@@ -103,7 +103,7 @@ def test_sealed_events_are_opened_and_need_the_key(path):
         store.sealing.codec = Backwards()
         written(store)
         assert_equal(store.page(ONE, 0, 100), store.read(ONE))
-    with SqliteStore(path) as store, pytest.raises(DecryptionError, match="there is no key"):
+    with SqliteStore(path) as store, pytest.raises(DecryptionError, match="no key is set"):
         store.page(ONE, 0, 100)
 
 

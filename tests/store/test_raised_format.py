@@ -35,7 +35,7 @@ def test_whatever_writes_is_refused_and_what_is_there_can_be_read(name, tmp_path
     done = world.start("w").wait(20)
     raised(tmp_path / "s.db")
     write = WRITES[name] if name != "append" else lambda _: world.start("w").wait(20)
-    with pytest.raises(NewerStoreError, match=r"has raised .* to format .* while it was open here"):
+    with pytest.raises(NewerStoreError, match=r"has upgraded .* to format .* while this process had it open"):
         write(store)
     assert (len(store.records()), len(store.read(done.id))) == (1, done.state.last_sequence)
     raised(tmp_path / "s.db", by=0)  # as if this were the newer version

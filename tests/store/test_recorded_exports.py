@@ -39,7 +39,7 @@ def test_a_recorded_export_comes_in_as_what_it_is(path, store):
     assert log.is_verified is not path.stem.startswith("form_0")
     execution = Environment(store=store).run_of(import_(path, store))
     status = path.stem.split("_")[2]
-    assert execution.status == ("completed" if status == "completed" else "picture")
+    assert execution.status == ("completed" if status == "completed" else "snapshot")
     assert execution.variables["counts"] == [10, 20, 30]
     assert store.read(execution.id)[1 : len(log.events)] == log.events[1:]
     assert check(store).ok

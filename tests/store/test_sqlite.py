@@ -211,7 +211,7 @@ def test_a_writer_that_blocks_the_file_too_long_is_an_error(path, monkeypatch):
     monkeypatch.setattr("divebook.stores.sqlite.connections.BUSY_SECONDS", 0.01)
     with SqliteStore(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="is locked: another process has been writing for too long"):
+        with pytest.raises(StoreError, match="is locked: another process has been writing to it for too long"):
             store.append(ONE, log(1), 0)
         other.execute("ROLLBACK")
         store.append(ONE, log(1), 0)

@@ -99,7 +99,7 @@ def test_a_disk_that_refuses_is_an_error_that_says_so(store, monkeypatch):
 
     monkeypatch.setattr(sqlite_store, "_sync_file", fail)
     store.append_unsynced([batch(ONE, 0, log(2))])
-    with pytest.raises(StoreError, match=r"executions\.db-wal could not be brought to the disk: Input/output error"):
+    with pytest.raises(StoreError, match=r"executions\.db-wal could not be flushed to the disk: Input/output error"):
         store.sync()
 
 

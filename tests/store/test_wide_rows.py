@@ -42,7 +42,7 @@ def found(path):
     return [(damage.sequence, damage.text) for damage in first.damages], len(sound)
 
 
-CHANGED = "the record of events 4 to 6 does not have the checksum it was written with"
+CHANGED = "the record of events 4 to 6 does not match its checksum"
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ CHANGED = "the record of events 4 to 6 does not have the checksum it was written
         # of another type: narrower, and none that is known
         (
             f"UPDATE events SET type = (SELECT number FROM event_types WHERE name = 'step_started') WHERE {PLACE} 4",
-            [(4, "event 4 does not have the checksum it was written with")],
+            [(4, "event 4 does not match its checksum")],
         ),
         (
             f"UPDATE events SET type = 999 WHERE {PLACE} 4",
-            [(4, "event 4 does not have the checksum it was written with")],
+            [(4, "event 4 does not match its checksum")],
         ),
         # foreign: another record of the log; what its own checksum was, the next one tells no more
         (
@@ -133,7 +133,7 @@ def test_single_events_are_read_with_one_query_and_checked(written):
     tamper(written, f"UPDATE events SET data = replace(data, 'action', 'axtion') WHERE {PLACE} 7")
     with SqliteStore(written) as store:
         assert list(store.facts(ONE, [2, 10])) == [2, 10]
-        with pytest.raises(CorruptStoreError, match=r"the record of events 7 to 8 .* does not have the checksum"):
+        with pytest.raises(CorruptStoreError, match=r"the record of events 7 to 8 .* does not match"):
             store.facts(ONE, [2, 8])
 
 

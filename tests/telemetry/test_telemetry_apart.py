@@ -39,13 +39,13 @@ def test_what_takes_spans_slowly_keeps_nobody_waiting_for_long(monkeypatch, capl
 
     told_by(Telemetry([Slow()]))
     go_on.set()
-    assert "they were not accepted within 0.05 seconds, because the span processor is slow" in caplog.text
+    assert "because the span processor did not accept them within 0.05 seconds" in caplog.text
 
 
 def test_a_collector_that_does_not_answer_keeps_nobody_waiting_for_long(monkeypatch, caplog):
     monkeypatch.setattr(leaving, "SENDING_SECONDS", 0.05)
     told_by("http://127.0.0.1:9")
-    assert "to send what was reported took longer than 0.05 seconds" in caplog.text
+    assert "sending the telemetry data took longer than 0.05 seconds" in caplog.text
 
 
 def test_what_raises_is_named_once_and_others_are_told_all(caplog):
@@ -61,8 +61,11 @@ def test_what_raises_is_named_once_and_others_are_told_all(caplog):
     told_by(Telemetry([Raises(), SimpleSpanProcessor(exporter)]))
     assert len(exporter.get_finished_spans()) == 7
     first, second = [record.getMessage() for record in caplog.records]
-    assert "refused some data, which is missing there; this warning appears once" in first
-    assert second == "telemetry may miss the end: to send what was reported failed: ValueError: not that either"
+    assert "raised an error, so it misses some data; this warning appears only once" in first
+    assert (
+        second
+        == "the latest telemetry data may be missing: sending the telemetry data failed: ValueError: not that either"
+    )
 
 
 @pytest.mark.parametrize("off", ["", "0", "false", "No", "off", "none"])

@@ -127,23 +127,23 @@ def test_objects_with_the_methods_of_a_protocol_are_accepted(value):
         (None, "it has no method put, keys, sleep"),
         (5, "it has no method put, keys, sleep"),
         (types, "it has no method put, keys, sleep"),
-        (Mock(), "it has an attribute of every name"),
-        (AsyncMock(), "it has an attribute of every name"),
-        (Everything(), "it has an attribute of every name"),
+        (Mock(), "it returns an attribute for every name"),
+        (AsyncMock(), "it returns an attribute for every name"),
+        (Everything(), "it returns an attribute for every name"),
         (with_members(keys=None), "keys is None, not a method"),
         (with_members(keys="ab"), "keys is 'ab', not a method"),
         (with_members(keys=property(lambda self: [])), "keys is a property, not a method"),
         (Raising(), "put is a property, not a method"),
         (Strange(), "put cannot be read: RuntimeError: not now"),
         (with_members(keys=without_self), "keys has no parameter `self`"),
-        (with_members(keys=lambda self, prefix: []), "keys takes (prefix), and is called with ()"),
-        (with_members(put=lambda self, key: None), "put takes (key), and is called with (key, value, wait=...)"),
-        (with_members(put=lambda self, key, value: None), "put takes (key, value), and is called with"),
+        (with_members(keys=lambda self, prefix: []), "keys takes (prefix), but is called with ()"),
+        (with_members(put=lambda self, key: None), "put takes (key), but is called with (key, value, wait=...)"),
+        (with_members(put=lambda self, key, value: None), "put takes (key, value), but is called with"),
         (with_members(put=lambda self, k, v, wait, *, more: None), "put takes (k, v, wait, more)"),
         (with_members(put=lambda self, *, key, value, wait: None), "put takes (key, value, wait)"),
         (with_members(sleep=lambda self, seconds: None), "sleep is not a coroutine function; write `async def`"),
-        (with_members(keys=a_sleep.__get__(1)), "keys is a coroutine function, and is called without `await`"),
-        (with_members(put=AsyncMock()), "put is a coroutine function, and is called without `await`"),
+        (with_members(keys=a_sleep.__get__(1)), "keys is a coroutine function, but it is called without `await`"),
+        (with_members(put=AsyncMock()), "put is a coroutine function, but it is called without `await`"),
         (types.SimpleNamespace(put=Good().put, keys=dict, sleep=a_sleep), "it has no attribute size"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -154,7 +154,7 @@ def test_a_wrong_object_is_refused_with_the_member_that_is_wrong(value, problem)
 
 def test_a_generator_does_not_pass_for_a_function_that_acts():
     (problem,) = protocol_problems(with_members(put=lambda self, k, v, wait=0: (yield)), Shelf)
-    assert problem == "put is a generator function, whose body does not run when it is called; leave out `yield`"
+    assert problem == "put is a generator function, whose body does not run when it is called; remove `yield`"
 
 
 def test_an_object_of_a_base_class_is_checked_where_it_overrides_it():
@@ -173,8 +173,8 @@ def test_an_object_of_a_base_class_is_checked_where_it_overrides_it():
     (problem,) = protocol_problems(Silent(), Base)
     assert problem.startswith("it has no attribute entries; let ")
     assert problem.endswith("Silent.__init__ call super().__init__()")
-    assert protocol_problems(Narrow(), Base) == ["get takes (path), and is called with (path, default)"]
-    assert protocol_problems(Wide(), Base) == ["_read takes (path, mode), and is called with (path)"]
+    assert protocol_problems(Narrow(), Base) == ["get takes (path), but is called with (path, default)"]
+    assert protocol_problems(Wide(), Base) == ["_read takes (path, mode), but is called with (path)"]
 
 
 class Called:
@@ -198,12 +198,12 @@ Async = Callable[[str], Awaitable[None]]
         ([].append, Sync, None),
         (Called(), Sync, None),
         (Called().__call__, Sync, None),
-        (functools.partial(Called(), "a"), Sync, "it takes (), and is called with (argument1)"),
-        (lambda: None, Sync, "it takes (), and is called with (argument1)"),
+        (functools.partial(Called(), "a"), Sync, "it takes (), but is called with (argument1)"),
+        (lambda: None, Sync, "it takes (), but is called with (argument1)"),
         (Called, Sync, "it is a class whose instances can be called; write Called()"),
-        (CalledLater(), Sync, "it is a coroutine function, and is called without `await`"),
-        (functools.partial(CalledLater()), Sync, "it is a coroutine function, and is called without `await`"),
-        (a_sleep, Sync, "it is a coroutine function, and is called without `await`"),
+        (CalledLater(), Sync, "it is a coroutine function, but it is called without `await`"),
+        (functools.partial(CalledLater()), Sync, "it is a coroutine function, but it is called without `await`"),
+        (a_sleep, Sync, "it is a coroutine function, but it is called without `await`"),
         (lambda text: (yield), Sync, "it is a generator function"),
         ("text", Sync, "it cannot be called"),
         (None, Sync, "it cannot be called"),

@@ -74,7 +74,7 @@ def test_a_token_file_is_sealed_as_the_store_is_and_a_plain_one_can_be_read(run,
     run(sealed.set_tokens(OAuthToken(**TOKEN)))
     assert b"0123456789" not in path.read_bytes()
     assert run(sealed.get_tokens()).access_token == TOKEN["access_token"]
-    with pytest.raises(SetupError, match="encrypted, and there is no key"):
+    with pytest.raises(SetupError, match="encrypted, but no key is set"):
         run(FileTokens(path, Sealing()).get_tokens())
 
 
@@ -164,7 +164,10 @@ def test_only_what_was_asked_for_is_taken_from_a_browser(authority, redirect, mo
 
 @pytest.mark.parametrize("elsewhere", ["https://example.org/back", "http://localhost/back", "http://10.0.0.1:80/back"])
 def test_a_browser_comes_back_to_this_machine_only(authority, redirect, elsewhere):
-    with environment() as here, pytest.raises(ServerError, match="a new token needs a browser, which comes back to"):
+    with (
+        environment() as here,
+        pytest.raises(ServerError, match="to get a new token, the browser must return to this process"),
+    ):
         called(guarded(authority, here, elsewhere))
     assert authority.consents == []
 
@@ -191,7 +194,10 @@ def test_a_server_sends_nobody_to_hosts_that_may_not_be_reached(authority, redir
 
 def test_a_port_that_is_taken_is_named(authority, redirect):
     taken = f"http://127.0.0.1:{authority.server_port}/back"
-    with environment() as here, pytest.raises(ServerError, match=f"port {authority.server_port} cannot be listened on"):
+    with (
+        environment() as here,
+        pytest.raises(ServerError, match=f"port {authority.server_port} of the RedirectURI cannot be used"),
+    ):
         called(guarded(authority, here, taken))
 
 

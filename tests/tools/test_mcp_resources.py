@@ -33,7 +33,7 @@ def test_resources_are_documents_that_are_only_read(here):
         "[Binary resource notes://bytes"
     )
     for change in (here.definitions.documents.delete, lambda path: here.definitions.documents.put(path, "x")):
-        with pytest.raises(SetupError, match="can only be read"):
+        with pytest.raises(SetupError, match="is read-only"):
             change(TODAY)
 
 

@@ -125,7 +125,7 @@ def test_only_allowed_tools_are_offered_and_called(run, serve, given, names):
     server = serve("rough.py", tool_configuration=ToolConfigurationDefinition(**given))
     assert [tool.name for tool in run(server.discover()).tools] == names
     if not names:
-        with pytest.raises(ServerError, match="tool go may not be used; its ToolConfiguration says which may"):
+        with pytest.raises(ServerError, match="tool go is not allowed by the ToolConfiguration of the server"):
             run(server.call("go", {}))
         assert server.is_running is given.get("enabled", True)  # one that is switched off is not even started
 
@@ -150,7 +150,7 @@ def test_tools_that_no_model_can_be_shown_are_left_out_in_words(run, serve, logs
     [
         ("endless", "its list of tools has more than 100 pages"),
         ("many", "it lists more than 2000 tools"),
-        ("no-list", "its answer does not keep to the protocol"),
+        ("no-list", "its answer violates the MCP protocol"),
         ("refuses", "not connected: initialization failed (it ended with code 1; no licence)"),
     ],
 )
@@ -165,7 +165,7 @@ def test_a_list_that_cannot_be_had_is_an_error_in_words(run, serve, way, cause):
     [
         ("lies", "Invalid structured content returned by tool go: n: 'many' is not of type 'integer'"),
         ("backtracks", "Invalid structured content returned by tool go: '^(a|aa)+$' took longer than 1 seconds"),
-        ("malformed", "MCP call_tool failed for server s: its answer does not keep to the protocol"),
+        ("malformed", "MCP call_tool failed for server s: its answer violates the MCP protocol"),
     ],
 )
 def test_an_answer_that_is_none_is_an_error_for_the_model(run, serve, way, text):
@@ -180,7 +180,7 @@ def test_an_answer_that_is_none_is_an_error_for_the_model(run, serve, way, text)
     ("way", "cause"),
     [
         ("floods", "it sent more than 1000 notifications between two answers"),
-        ("garbage", "more than 100 of its messages were not JSON-RPC; it must print nothing else"),
+        ("garbage", "more than 100 of its messages were not JSON-RPC; the server must print only JSON-RPC messages"),
         ("dies", "the connection ended (it ended with code 3)"),
     ],
 )

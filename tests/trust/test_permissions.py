@@ -176,7 +176,7 @@ def test_a_folder_that_holds_hidden_files_is_not_moved(folder):
     (folder / "nested/.git").mkdir(parents=True)
     call = calling("move", {"pairs": [{"src": "nested", "dst": "away"}]}, {"Workspace": "app"}, **UNASKED)
     run = ran({**call, "Workspaces": acting("x")["Workspaces"]}, "approvals")
-    assert "it holds .git, which is refused" in run.said
+    assert "it contains .git, which is not allowed" in run.said
     assert (folder / "nested/.git").is_dir()
 
 
@@ -482,7 +482,7 @@ def test_a_workspace_without_shell_starts_no_program(folder, more):
     (folder / "touch.sh").chmod(0o755)
     run = ran(acting("Workspace.Shell", more, Command="./touch.sh"))
     assert (run.status, (folder / "pwned").exists()) == ("failed", False)
-    assert "its definition says Shell: false" in run.error
+    assert "its definition has Shell: false" in run.error
     assert ran(acting("Workspace.Read", more, Path="docs/a.md")).variables["said"] == "as it was"
 
 
@@ -546,7 +546,7 @@ def test_a_definition_cannot_name_the_address_of_an_executor():
 
 
 def test_each_line_of_the_table_names_a_test_that_is_there():
-    table = SECURITY.partition("## What a stranger's file can do")[2].partition("\n## ")[0]
+    table = SECURITY.partition("## Permissions of a definition")[2].partition("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| A definition")]
     assert len(rows) > 10
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", table)

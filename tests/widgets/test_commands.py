@@ -19,7 +19,7 @@ def test_a_run_that_only_an_answer_helps_on_is_not_offered_to_be_resumed():
 def test_a_run_that_only_a_signal_helps_on_is_not_offered_to_be_resumed():
     execution = started(Step("s", type="wait", signal="go"))
     assert commands_of(execution) == ["cancel"]
-    assert awaited_from_outside(execution) == "It waits for the signal 'go': send it to continue"
+    assert awaited_from_outside(execution) == "The run waits for the signal 'go'; send the signal to continue"
 
 
 def test_a_run_whose_answer_is_kept_can_be_resumed():

@@ -47,7 +47,7 @@ def test_only_what_is_offered_can_be_chosen(offered, response):
     view._receive(view, answer, None)
     (refused,) = sent
     assert (refused["accepted"], chosen) == (False, [])
-    assert refused["text"] == f"{response!r} is not available; use one of again"
+    assert refused["text"] == f"unknown choice {response!r}; choose one of: again"
     view._receive(view, {**answer, "id": "a2", "response": "again"}, None)
     view._receive(view, {**answer, "id": "a2", "response": "again"}, None)
     assert (sent[1]["accepted"], chosen) == (True, ["again"])

@@ -146,7 +146,7 @@ def test_why_gives_the_causes_of_a_value_with_their_events():
     assert answer["lines"][0]["operation"] == "script_execution"
     missing = reply_of(log, {"type": "why", "view": "v", "sequence": 1, "name": "z"})
     assert missing["lines"] == []
-    assert "no event up to 1 sets a variable z" in missing["error"]
+    assert "no event up to event 1 sets a variable z" in missing["error"]
 
 
 def test_a_frame_is_shown_with_its_size_and_first_rows():

@@ -116,7 +116,8 @@ def test_what_is_still_too_large_is_sampled_and_says_so():
         assert recorded.block(after, stop)["sequence"] == [one for one in kept if after < one <= stop]
     missing = next(one for one in range(1, full.total) if one not in kept)
     with pytest.raises(
-        IndexError, match=(rf"event {missing:,} is not among the .* in the notebook; its log was in /the/store\.db")
+        IndexError,
+        match=(rf"event {missing:,} is not in the notebook, which contains .*; its log was in /the/store\.db"),
     ):
         recorded.state_at(missing)
 
@@ -197,7 +198,7 @@ def test_broken_packing_is_refused(packed, recording):
 
 
 def test_a_cut_off_recording_is_refused(packed):
-    with pytest.raises(SavedRunError, match="cut off"):
+    with pytest.raises(SavedRunError, match="is incomplete"):
         read_saved({**packed, "recording": packed["recording"][: len(packed["recording"]) // 8 * 4]})
 
 
@@ -229,7 +230,7 @@ def test_a_recording_of_the_newest_events_by_an_older_version_is_opened(executio
     assert recording["sample"] == f"The last {whole.total - 10} of {whole.total} events"
     for sequence in range(10, whole.total + 1):
         assert older.state_at(sequence) == whole.state_at(sequence)
-    with pytest.raises(IndexError, match="event 9 is not among the"):
+    with pytest.raises(IndexError, match="event 9 is not in the notebook"):
         older.state_at(9)
 
 

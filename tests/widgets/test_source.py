@@ -61,7 +61,7 @@ def test_the_header_of_a_live_execution_says_how_many_requests_a_provider_takes(
     world = environment(actions=[gate.action()], agents=[Agent("a", model=ScriptedModel(["well"]))])
     execution = world.start(Workflow("w", [Step("ask", prompt="Go"), Step("wait", action="gate")]))
     assert gate.reached.wait(20)
-    assert header_of(execution)["waits"] == "openai:gpt-6: 14 of 20 at once"
+    assert header_of(execution)["waits"] == "openai:gpt-6: 14 of at most 20 concurrent requests"
     gate.opened.set()
     assert header_of(execution.wait(20))["waits"] == ""
 

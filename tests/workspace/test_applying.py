@@ -184,7 +184,7 @@ def test_the_journal_of_divebook_itself_is_never_taken_over(tmp_path, path):
 def test_the_report_names_folders_once_and_says_how_to_take_them():
     assert left_out_text([".git/config", ".git/HEAD", ".env"], "apply RUN {}") == (
         "3 protected files left out (hidden names and version-control metadata): .git/, .env. "
-        "To take one over, name it or its folder: apply RUN .git/"
+        "To include a file, name the file or its folder: apply RUN .git/"
     )
     assert left_out_text([], "{}") == ""
 
@@ -304,7 +304,7 @@ def test_what_a_person_has_changed_after_the_kill_stays(tmp_path):
     assert made == ["folder-to-file/in/it", "folder-to-file/in", "changed0", "changed1"]
     (case.place / "changed0").write_text("mine")  # written before the kill
     (case.place / "private").write_text("mine too")  # not written yet
-    with pytest.raises(SnapshotError, match=r"has changed in the meantime: changed0, private; nothing was written"):
+    with pytest.raises(SnapshotError, match=r"have changed in the meantime: changed0, private\. Nothing was written"):
         case.carry_out()
     assert ((case.place / "changed0").read_text(), (case.place / "private").read_text()) == ("mine", "mine too")
     assert (case.place / "changed1").read_text() == "old 1\n"
@@ -332,7 +332,7 @@ def test_a_journal_that_came_with_a_folder_is_not_carried_out(tmp_path):
 
 def test_a_file_under_the_name_of_the_journal_is_an_error_that_says_so(tmp_path):
     (tmp_path / JOURNAL_FOLDER).write_text("mine")
-    with pytest.raises(SnapshotError, match="is not a folder of divebook: remove it"):
+    with pytest.raises(SnapshotError, match="was not created by divebook, but has a reserved name; remove it"):
         take_over(tmp_path, added("a"))
 
 
@@ -361,7 +361,7 @@ def test_one_write_at_a_time(tmp_path, monkeypatch):
     held = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     try:
-        with pytest.raises(SnapshotError, match="another process writes into"):
+        with pytest.raises(SnapshotError, match="another process is writing into"):
             take_over(tmp_path, added("a"))
     finally:
         os.close(held)

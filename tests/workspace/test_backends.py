@@ -153,7 +153,7 @@ def test_a_reference_names_kind_and_folder(kind, tmp_path):
     again = BackendOfWorkspace.of(ref)
     assert type(again._workspace) is kind
     assert again.ref == ref
-    with pytest.raises(ValueError, match="'daytona' of workspace x1 is not one of divebook-local"):
+    with pytest.raises(ValueError, match="'daytona' of workspace x1; expected one of: divebook-local"):
         BackendOfWorkspace.of(WorkspaceRef(provider="daytona", id="x1"))
 
 

@@ -123,7 +123,7 @@ def test_what_a_container_is_asked_to_be(tmp_path):
 def test_what_begins_and_fails_leaves_no_container(tmp_path):
     engine = FakeEngine(answer={"exit_code": 127, "stderr": "python3: not found"})
     made = DockerWorkspace(tmp_path, image="i", allow=["good.test"], engine=engine)
-    with pytest.raises(ContainerError, match=r"image i cannot reach its allowed hosts.*python3: not found"):
+    with pytest.raises(ContainerError, match=r"image i cannot reach the allowed hosts.*python3: not found"):
         inside(made, nothing)
     assert engine.calls == [("remove", "made-1")]
     assert made._egress.folder is None

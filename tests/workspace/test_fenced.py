@@ -132,7 +132,7 @@ def test_a_socket_that_is_made_while_the_fence_stands_is_refused(project, monkey
     async def work(made):
         assert (await made.shell.execute("echo before")).stdout == "before\n"
         with Service("late" if is_relative else str(project / "late")) as service:
-            with pytest.raises(ShellExecutionError, match=r"another program has made the Unix socket .*/late"):
+            with pytest.raises(ShellExecutionError, match=r"another program has created the Unix socket .*/late"):
                 await made.shell.execute(ask(project / "late"))
             (project / "late").unlink()
         assert (await made.shell.execute("echo after")).stdout == "after\n"
@@ -147,7 +147,7 @@ def test_a_hidden_socket_that_is_made_anew_is_refused(project):
     async def work(made):
         await made.shell.execute("true")
         (project / "s").unlink()
-        with Service(address) as service, pytest.raises(ShellExecutionError, match="another program has made"):
+        with Service(address) as service, pytest.raises(ShellExecutionError, match="another program has created"):
             await made.shell.execute(ask(address))
         return service.heard
 

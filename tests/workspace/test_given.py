@@ -28,7 +28,7 @@ def enter(workspace):
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_one_text_is_not_taken_for_a_list_of_its_letters(tmp_path, name):
-    with pytest.raises(TypeError, match=rf"{name} must be a list, not a string: write \['abc'\]"):
+    with pytest.raises(TypeError, match=rf"{name} must be a list, not a string; write \['abc'\]"):
         TEXTS[name](tmp_path, "abc")
 
 
@@ -44,7 +44,7 @@ def test_nor_is_one_of_a_definition(key):
 def test_nor_are_the_arguments_of_a_process(tmp_path):
     async def spawn():
         async with LocalWorkspace(tmp_path) as workspace:
-            with pytest.raises(TypeError, match=r"args must be a list, not a string: write \['-l'\]"):
+            with pytest.raises(TypeError, match=r"args must be a list, not a string; write \['-l'\]"):
                 await process_manager(workspace).spawn("ls", "-l")
             return process_manager(workspace).list()
 
@@ -84,5 +84,5 @@ def test_a_network_that_is_not_there_is_named(make):
 
 
 def test_a_folder_for_what_is_passing_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(WorkspaceGoneError, match=r"tmp_base_dir .*none of a workspace does not exist: create it first"):
+    with pytest.raises(WorkspaceGoneError, match=r"tmp_base_dir .*none of a workspace does not exist; create it first"):
         enter(LocalWorkspace(tmp_path, tmp_base_dir=tmp_path / "none"))

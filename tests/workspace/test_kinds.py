@@ -165,7 +165,7 @@ def test_commands(workspace):
         assert raised.value.stdout == "begun\n"
         with pytest.raises(ShellExecutionError, match="cannot run in"):
             await shell.execute("true", cwd="nowhere")
-        with pytest.raises(ShellExecutionError, match="there is no command"):
+        with pytest.raises(ShellExecutionError, match="the command is empty"):
             await shell.execute(" ")
         long = await shell.execute("head -c 3000000 /dev/zero | tr '\\0' x")
         assert (long.truncated, len(long.stdout) < 1_100_000) == (True, True)
@@ -325,7 +325,9 @@ def test_a_fence_that_cannot_be_made_says_why(tmp_path, require, monkeypatch):
 def test_what_ends_at_once_in_place_of_running_commands_is_told(tmp_path, require, monkeypatch):
     require("bubblewrap", shutil.which("bwrap") is not None)
     monkeypatch.setattr(local, "_fence", lambda *_: ["true"])
-    with pytest.raises(ShellExecutionError, match="true cannot run commands here: it ended at once without output"):
+    with pytest.raises(
+        ShellExecutionError, match="true cannot run commands here: the program ended at once without output"
+    ):
         inside(FencedWorkspace(tmp_path), lambda made: made.shell.execute("true"))
 
 

@@ -151,5 +151,5 @@ def test_on_windows_a_byte_of_the_file_is_locked(tmp_path, monkeypatch):
 def test_a_system_without_locks_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "_fcntl", None)
     monkeypatch.setattr(locks, "_msvcrt", None)
-    with pytest.raises(OSError, match="this system has no locks of files"):
+    with pytest.raises(OSError, match="this operating system does not support file locks"):
         asyncio.run(open_locked(tmp_path / "lock", 0))

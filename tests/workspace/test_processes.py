@@ -104,7 +104,7 @@ def test_all_end_when_the_workspace_is_left(tmp_path):
 def test_an_id_is_taken_while_its_process_runs_and_free_afterwards(tmp_path):
     async def work(_workspace, manager):
         old = await manager.spawn("sleep", ["60"], process_id="server")
-        with pytest.raises(ProcessIdError, match="'server' is still running: kill it first"):
+        with pytest.raises(ProcessIdError, match="'server' is still running; kill it first"):
             await manager.spawn("sleep", ["60"], process_id="server")
         assert (manager.get("server"), old.is_running) == (old, True)
         await manager.kill("server")
@@ -122,7 +122,7 @@ def test_what_cannot_be_run_is_an_error_and_leaves_nothing(tmp_path):
         assert manager.list() == []
         missing = await manager.spawn("nonexistent_command_xyz")
         assert (missing.exit_code, manager.read_output(missing.process_id)[0].is_error) == (127, True)
-        with pytest.raises(ProcessIdError, match=f"'nobody' is known; known: {missing.process_id}"):
+        with pytest.raises(ProcessIdError, match=f"unknown process 'nobody'; existing processes: {missing.process_id}"):
             manager.read_output("nobody")
 
     inside(tmp_path, work)
@@ -184,14 +184,14 @@ def test_one_that_takes_input_answers_and_ends_with_it(kind, tmp_path, request):
                 process.write_input(f"{word}\n")
                 said += await process.next_output(20)
             process.write_input("three\n", is_last=True)
-            with pytest.raises(ProcessInputError, match="was given the end"):
+            with pytest.raises(ProcessInputError, match="is already closed"):
                 process.write_input("four")
             await process.wait()
             said += await process.next_output(20)
             assert [line.text for line in said] == ["got one", "got two", "got three", "end"]
-            with pytest.raises(ProcessInputError, match="is ended: start it again"):
+            with pytest.raises(ProcessInputError, match="its status is ended; start it again"):
                 process.write_input("x")
-            with pytest.raises(ProcessInputError, match="takes no input: start it with takes_input"):
+            with pytest.raises(ProcessInputError, match="accepts no input; start it again with takes_input=True"):
                 (await manager.spawn("true")).write_input("x")
             return process.exit_code
 
@@ -210,7 +210,7 @@ def test_who_waits_for_output_waits_no_longer_than_said(tmp_path):
 
 def test_agents_are_told_what_they_asked_wrongly(tmp_path):
     async def work(_workspace, manager):
-        gone = "no process 'p' is known; known: none; processes end when the run rests or is interrupted"
+        gone = "unknown process 'p'; existing processes: none; processes end when the run rests or is interrupted"
         asked = [await agent_tools.read(manager, "p"), await agent_tools.kill(manager, "p")]
         for told in (*asked, agent_tools.write(manager, "p", "")):
             assert told["error"].startswith(gone)

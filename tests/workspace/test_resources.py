@@ -52,7 +52,7 @@ def test_what_several_are_made_of_is_made_once():
     ids=["its own", "each other", "each other at once", "three"],
 )
 def test_factories_that_wait_for_each_other_are_refused(needs, keys):
-    with pytest.raises(RuntimeError, match=r"wait for each other \('.' -> .*'\): remove one of these requests"):
+    with pytest.raises(RuntimeError, match=r"wait for each other \('.' -> .*'\): remove one of these dependencies"):
         asyncio.run(asked(registry(needs), *keys))
 
 

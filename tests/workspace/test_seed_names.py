@@ -150,5 +150,5 @@ def test_the_parameters_of_a_docker_environment(tmp_path, given, kept, brought):
 
 
 def test_a_docker_environment_needs_an_image_or_a_container(tmp_path):
-    with pytest.raises(ValueError, match="needs an image or a container"):
+    with pytest.raises(ValueError, match=r"needs image=\.\.\. or container="):
         DockerEnvironment(mount_dir=tmp_path)

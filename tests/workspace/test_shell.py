@@ -70,13 +70,13 @@ def test_no_command_is_an_error(shell, command):
 @pytest.mark.parametrize(
     ("command", "env", "told"),
     [
-        ("echo a\0b", {}, r"cannot be run with 'echo a\\x00b'"),
+        ("echo a\0b", {}, r"the command contains 'echo a\\x00b'; remove NUL"),
         (["echo", "a\0b"], {}, "leave out NUL"),
-        ("echo \ud800", {}, r"cannot be run with 'echo \\ud800'"),
+        ("echo \ud800", {}, r"the command contains 'echo \\ud800'; remove NUL"),
         (["", "x"], {}, "names no program"),
         ("true", {"A=B": "x"}, "cannot be named 'A=B'"),
         ("true", {"": "x"}, "cannot be named ''"),
-        ("true", {"A": "my-value\0"}, "value of the variable A holds NUL"),
+        ("true", {"A": "my-value\0"}, "value of the environment variable A contains a NUL character"),
     ],
     ids=["nul", "nul-word", "surrogate", "no-program", "equals", "no-name", "nul-value"],
 )
@@ -91,7 +91,7 @@ def test_what_no_program_can_be_handed_is_said_and_is_no_kill(shell, command, en
     [
         (3, {}, "a command must be a string or a list of strings, not 3"),
         (b"ls", {}, "not b'ls'"),
-        (["head", "-c", 5], {}, "a word of a command must be a string, not 5"),
+        (["head", "-c", 5], {}, "each word of a command must be a string, not 5"),
         ("true", {"PORT": 8080}, "the variable 'PORT' of a command must be a string, not a int"),
         ("true", {"TOKEN": None}, "must be a string, not a NoneType"),
     ],

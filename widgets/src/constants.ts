@@ -29,10 +29,13 @@ export const SPAN_TEXTS = ["kind", "path", "step", "type", "label", "item", "giv
 export const SPAN_NUMBERS = ["id", "start", "end", "iteration", "visit", "attempts", "tokens", "sequence", "within"] as const; // divebook.widgets.protocol:SPAN_NUMBERS
 export const EVENT_TEXTS = ["type", "path", "step", "text", "kind", "item"] as const; // divebook.widgets.protocol:EVENT_TEXTS
 export const EVENT_NUMBERS = ["sequence", "time"] as const; // divebook.widgets.protocol:EVENT_NUMBERS
+export const FIRST_CELLS = ["%load_ext divebook", "%%dive agent writer\nInstructions: Answer in one sentence.\n# Model: openai:gpt-5-mini   (without a model, divebook answers with a scripted one, offline)", "%%dive workflow hello\nInputs:\n  - {Name: topic, Type: string, Default: durable workflows}\nSteps:\n  - {Name: write, Agent: writer, Prompt: \"Explain ${inputs.topic}.\", Store: text}\n  - {Name: approve, Ask: {Question: \"Keep this text?\", Kind: confirmation}, Store: kept}", "run = %dive run hello"] as const; // divebook.commands.tutorial:FIRST_CELLS
 export const RUN_MIME = "application/vnd.divebook.run+json" as const; // divebook.widgets.recording:MIME
 export const RUN_FORMAT = 2 as const; // divebook.widgets.recording:FORMAT
 export const MAX_UNPACKED = 32000000 as const; // divebook.widgets.recording:MAX_UNPACKED
 export const MAX_FIRST = 5000000 as const; // divebook.widgets.recording:MAX_FIRST
+export const RENAMED_STATUSES = {"picture": "snapshot"} as const; // divebook.events.upcast:RENAMED_STATUSES
+export const RENAMED_TYPES = {"execution_pictured": "execution_snapshotted"} as const; // divebook.events.upcast:RENAMED_TYPES
 export const IMAGE_TYPE = "an image" as const; // divebook.widgets.variables_and_files:IMAGE_TYPE
 export const HTML_TYPE = "HTML output" as const; // divebook.widgets.variables_and_files:HTML_TYPE
 export const VIEW_MIME = "application/vnd.divebook.view+json" as const; // divebook.widgets.views:HOSTED_VIEW

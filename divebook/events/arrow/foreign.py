@@ -72,7 +72,9 @@ def _python_number(value: Any, path: str, normalize: Normalize) -> Recorded | No
     # `item` returns the scalar itself if Python has no such type, for example for a long double.
     plain = value.item()
     if value.dtype.kind not in _PYTHON_NUMBERS or type(plain) is type(value):
-        raise UnstorableValueError(path, f"numpy.{value.dtype} has no counterpart in Python; use float(value) or text")
+        raise UnstorableValueError(
+            path, f"numpy.{value.dtype} has no counterpart in Python; use float(value) or str(value)"
+        )
     recorded: Recorded | None = normalize(plain, path)
     return recorded
 

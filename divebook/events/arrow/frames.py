@@ -246,7 +246,9 @@ class ColumnWriter:
 
 
 def _unsupported_dtype(dtype: Any, path: str) -> UnstorableValueError:
-    return UnstorableValueError(path, f"columns of dtype {dtype} cannot be stored; convert it with astype() first")
+    return UnstorableValueError(
+        path, f"columns of dtype {dtype} cannot be stored; convert the column with astype() first"
+    )
 
 
 def label_of(recorded: Any) -> Any:

@@ -27,7 +27,9 @@ def record_series(series: pl.Series, path: str, _normalize: Normalize) -> Arrow:
 def _ipc_stream(frame: pl.DataFrame, path: str) -> bytes:
     objects = [name for name, dtype in frame.schema.items() if dtype == pl.Object]
     if objects:
-        raise UnstorableValueError(f"{path}[{objects[0]!r}]", "columns of objects cannot be stored; cast it first")
+        raise UnstorableValueError(
+            f"{path}[{objects[0]!r}]", "columns of objects cannot be stored; cast the column first"
+        )
     sink = io.BytesIO()
     # One chunk per column, so that equal frames have equal bytes however they were built.
     frame.rechunk().write_ipc_stream(sink)

@@ -271,8 +271,8 @@ class Envelope:
         Returns
         -------
         bool
-            True if goals and stages are left. Only then, the stage number is increased, and the slots of the stage are
-            deleted.
+            True if there are remaining goals and the maximum number of stages is not reached. Only in this case, the
+            stage number is increased and the slots of the stage are deleted.
         """
         satisfied = list(satisfied_goals)
         statuses = self.goal_completion_status or {}  # callers may have set it to None
@@ -497,7 +497,7 @@ class Envelope:
         Parameters
         ----------
         kind
-            An `InterruptKind`, or a string of your own.
+            An `InterruptKind`, or a custom string.
         id
             Identifier of the question; answers refer to it.
         question, message
@@ -692,7 +692,7 @@ class Envelope:
             yield f"current_stage {self.current_stage!r} is not in stage_order: {', '.join(self.stage_order)}"
         for goal in self.remaining_goals:
             if goal not in self.all_goals:
-                yield f"remaining_goals has {goal!r}, which all_goals does not have"
+                yield f"remaining_goals contains {goal!r}, but all_goals does not"
 
     def _wrong_control(self) -> Iterator[str]:
         if self.interrupt_pending and self.interrupt is None:
@@ -773,7 +773,7 @@ def _strangers(state: Mapping[Any, Any]) -> list[str]:
     unknown keys.
     """
     version = state.get("schema_version", "missing")
-    problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
+    problems = [] if version == SCHEMA_VERSION else [f"schema_version: expected {SCHEMA_VERSION}, not {version!r:.60}"]
     strangers = state.keys() - {*STATE_KEYS, "schema_version"}
     hints = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
     problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in hints.items()]
@@ -846,12 +846,12 @@ def merge_state(existing: Any, value: Any, strategy: str) -> Any:
     Parameters
     ----------
     existing
-        None if there is nothing yet.
+        Existing value; None if there is none yet.
     value
         The new value.
     strategy
         ``replace`` returns the new value. ``append`` creates or extends a list. ``merge_dict`` joins two mappings on
-        their first level, where entries of the new value win; it replaces values that are not mappings.
+        their first level. Entries of the new value have priority. Values that are not mappings are replaced.
 
     Raises
     ------
@@ -897,7 +897,7 @@ def merge_branches(envelope: Envelope, branches: Sequence[Envelope]) -> None:
     Parameters
     ----------
     envelope
-        The original, unchanged since it was cloned. The changes are written into it.
+        The original envelope, which must not have changed since it was cloned. The changes are written into it.
     branches
         The clones, in the order of their stages.
 

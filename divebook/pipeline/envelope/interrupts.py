@@ -163,8 +163,8 @@ class InterruptResponse(EnvelopePart):
         parts = {key: value for key, value in given.items() if key != "received_at"}
         unknown = next((key for key in parts if key not in _PART_TYPES), None)
         if unknown is not None:
-            advice = did_you_mean(str(unknown), _PART_TYPES) or f"known are {', '.join(_PART_TYPES)}"
-            raise InterruptError(interrupt_id, f"an answer has no part {unknown!r}; {advice}")
+            advice = did_you_mean(str(unknown), _PART_TYPES) or f"valid keys: {', '.join(_PART_TYPES)}"
+            raise InterruptError(interrupt_id, f"unknown key {unknown!r} in an answer; {advice}")
         wrong = wrong_part(parts, _PART_TYPES)
         if wrong is not None:
             expected = _PART_TYPES[wrong].__name__
@@ -193,7 +193,7 @@ class InterruptResponse(EnvelopePart):
 
 @dataclass(slots=True)
 class FlowInterrupt(EnvelopePart):
-    """Question of an envelope to a person. It stops the pipeline until it is answered or withdrawn."""
+    """Question of an envelope to a person. The pipeline stops until the question is answered or withdrawn."""
 
     kind: InterruptKind | str
     id: str

@@ -70,7 +70,7 @@ def deep_copy(value: Any, path: str, depth: int = 0) -> Any:
     if isinstance(value, _IMMUTABLE):
         return value
     if depth >= MAX_DEPTH:
-        raise UncopyableValueError(path, f"nested deeper than {MAX_DEPTH} levels, perhaps a part of itself")
+        raise UncopyableValueError(path, f"nested deeper than {MAX_DEPTH} levels, possibly because it contains itself")
     # Exact types only: an instance of a subclass may have further attributes, which `copy.deepcopy` keeps.
     if kind is dict:
         return {key: deep_copy(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
@@ -81,7 +81,7 @@ def deep_copy(value: Any, path: str, depth: int = 0) -> Any:
     try:
         return copy.deepcopy(value)
     except Exception as error:
-        raise UncopyableValueError(path, f"{kind.__qualname__} objects refuse it ({error})") from error
+        raise UncopyableValueError(path, f"objects of type {kind.__qualname__} cannot be copied ({error})") from error
 
 
 def copied(part: Any, path: str, depth: int = 0) -> Any:
@@ -253,7 +253,7 @@ class PlainReading:
         takes the place of the value.
         """
         shown = repr(value[:_SHOWN]) if isinstance(value, str) else type(value).__name__
-        self.problems.append(f"{path}: {expected} wanted, not {shown}")
+        self.problems.append(f"{path}: expected {expected}, not {shown}")
         return UNREADABLE
 
     def read(self, kind: Any, value: Any, path: str) -> Any:
@@ -304,7 +304,7 @@ class PlainReading:
             amount = Decimal("nan")
         # True is an int in Python.
         usable = amount.is_finite() and not isinstance(value, bool)
-        return amount if usable else self.refuse(path, value, "an amount")
+        return amount if usable else self.refuse(path, value, "a decimal number")
 
     def _moment(self, value: Any, path: str) -> Any:
         try:

@@ -63,7 +63,7 @@ class InterruptService:
     Parameters
     ----------
     policies
-        The policy of each kind of question; `OTHER_POLICY` applies to all other kinds.
+        Policies by kind of question. `OTHER_POLICY` applies to all other kinds.
     clock
         Function that returns the current time as a datetime with a time zone.
     new_id
@@ -112,14 +112,14 @@ class InterruptService:
         Parameters
         ----------
         kind
-            An `InterruptKind`, or a string of your own.
+            An `InterruptKind`, or a custom string.
         question, message
             Text shown to the person: the question of a clarification, the message of any other kind.
         data
             Plain data for the person or program that answers.
         ttl_seconds
-            Seconds after which the question expires; with None or a number below or equal to 0, the policy of the kind
-            decides.
+            Seconds after which the question expires. If this is None, 0 or negative, the policy for the kind of
+            question decides.
         origin
             Origin of the question, with the user who may answer.
         """

@@ -27,6 +27,7 @@ from divebook.runtime.compute.process_calls import make_pickled_call, pickle_cal
 from divebook.runtime.compute.processes import Processes
 from divebook.runtime.compute.threads import THREADS, Compute, LimitedSlot, SlotPool, Task, await_task, in_thread
 from divebook.text.arguments import describe, require_string
+from divebook.text.format import plural
 from divebook.text.protocols import protocol_problems, require_protocol
 from divebook.text.redaction import logger
 
@@ -50,7 +51,7 @@ class DaskCluster:
     resources
         Resources that a call needs on its worker, as in ``dask worker --resources "GPU=2"``.
     priority
-        Priority of its calls among waiting ones; higher runs sooner.
+        Priority of the calls in the cluster. Waiting calls with a higher priority run first.
     keep
         True to publish repeatable calls longer than half a second in the cluster, so that they are found again after
         the death of this process.
@@ -73,15 +74,19 @@ class DaskCluster:
     ) -> None:
         """Check the arguments, without connecting. The first call opens the connection."""
         if importlib.util.find_spec("distributed") is None:
-            raise SetupError(f"functions run on Dask with the package distributed: {install_command('distributed')}")
+            raise SetupError(
+                f"running functions on Dask needs the package distributed: {install_command('distributed')}"
+            )
         if not is_client(cluster) and not is_cluster(cluster) and not _ADDRESS.fullmatch(str(cluster)):
             raise SetupError(
-                f"a Dask cluster is a distributed.Client, a cluster or an address, tcp://HOST:PORT, not {cluster!r}"
+                f"a Dask cluster must be a distributed.Client, a cluster object or an address such as "
+                f"tcp://HOST:PORT, not {cluster!r}"
             )
         if not isinstance(cluster, str) and cluster.asynchronous:
             kind = type(cluster).__name__
             raise SetupError(
-                f"this {kind} is asynchronous and shares its event loop: pass a synchronous one, or its address"
+                f"this {kind} is asynchronous and runs on the event loop of its caller: pass a synchronous {kind}, "
+                "or the address of the scheduler"
             )
         self._cluster_or_address = cluster
         self._keep = keep
@@ -106,18 +111,18 @@ class DaskCluster:
         return (self._shared_slots if repeatable and not limited else self._exclusive_slots).slot()
 
     async def run(self, task: Task) -> Any:
-        """Run a task in the cluster and return its result. A cancelled call is withdrawn if it has not started;
-        otherwise it runs on.
+        """Run a task in the cluster and return its result. If the call is cancelled before it has started, it is
+        withdrawn. A call that is already running continues to its end.
 
         Raises
         ------
         OutcomeUnknownError
-            Its worker, its result or the scheduler was lost. A repeatable call is found again, or repeated once,
-            before.
+            The worker, the result or the scheduler of the call was lost. If the call is repeatable, this error is
+            raised only after the call could not be found again and was repeated once.
         StepError
             The cluster is unreachable, or no worker has the required resources; nothing was called.
         UnpicklableError
-            Its code or an argument cannot be pickled; nothing was called.
+            The function or an argument cannot be pickled. Nothing was called.
         """
         # Pickled first: an error here is certain to have called nothing.
         call = pickle_call(task.label, task.function, task.args, task.kwargs)
@@ -377,9 +382,7 @@ class _Connection:
             raise StepError(f"{message}: {type(error).__name__}: {error}; {way_on}") from None  # no cause, as above
         outcome = await self._run(task, call, options)
         if outcome is None:
-            raise _LostError(
-                f"{task.label} may or may not have taken effect: the worker that started it was lost, or its result was"
-            )
+            raise _LostError(f"{task.label} may or may not have taken effect: its Dask worker or its result was lost")
         return outcome
 
     async def _run(self, task: Task, call: bytes, options: Mapping[str, Any]) -> bytes | None:
@@ -483,8 +486,9 @@ class _Connection:
         if resources_of_workers and not any(fits):
             offers = sorted({_listed(offer) for offer in resources_of_workers})
             raise StepError(
-                f"{label} was not called: it takes {_listed(resources)}, and of {len(resources_of_workers)} workers of "
-                f"the cluster at {identity['address']} none has that (they have {'; '.join(offers)}): start one with "
+                f"{label} was not called: it needs {_listed(resources)}, but no worker of the cluster at "
+                f"{identity['address']} offers that ({plural(len(resources_of_workers), 'worker')}, available: "
+                f"{'; '.join(offers)}): start one with "
                 f'dask worker --resources "{_listed(resources)}"'
             )
 
@@ -630,7 +634,9 @@ class Pool:
             assert self._make is not None  # noqa: S101 - one of the two was given
             executor: object = self._make()
             if not isinstance(executor, Executor):
-                raise SetupError(f"a function that makes an executor must return an Executor, not {describe(executor)}")
+                raise SetupError(
+                    f"a function that creates an executor must return an Executor, not {describe(executor)}"
+                )
             self._executor = executor
         return self._executor
 
@@ -664,7 +670,7 @@ class Pool:
             return await self._run(task)
         except BrokenExecutor as error:
             cause = error
-            message = f"{task.label} may or may not have taken effect: {_error_text(error)} while it was under way"
+            message = f"{task.label} may or may not have taken effect: {_error_text(error)} while the call was running"
         if not task.repeatable:
             raise OutcomeUnknownError(message) from cause
         try:
@@ -672,7 +678,7 @@ class Pool:
         except StepError as error:
             raise OutcomeUnknownError(f"{message}. {error}") from cause
         except BrokenExecutor as error:
-            raise OutcomeUnknownError(f"{message}; it was made twice") from error
+            raise OutcomeUnknownError(f"{message}; the call was attempted twice") from error
 
     async def _run(self, task: Task) -> Any:
         submitted = self._submit(task)
@@ -712,9 +718,9 @@ class Pool:
         except RuntimeError as error:  # includes BrokenExecutor
             if self._make is None:
                 raise StepError(
-                    f"{task.label} was not called: {type(self._executor).__name__} takes no calls: {error}. Give the "
-                    "environment a function that makes one, which is called again then, or take "
-                    f'executor="{PROCESS}", whose processes are replaced where one dies'
+                    f"{task.label} was not called: {type(self._executor).__name__} accepts no more calls: {error}. "
+                    "Pass the environment a function that returns a new executor, or use "
+                    f'executor="{PROCESS}", which replaces processes that have ended'
                 ) from error
         # The broken executor is replaced by a new one from the function of the user.
         self.close()

@@ -77,7 +77,7 @@ class Processes:
         OutcomeUnknownError
             The process died. A repeatable call is repeated once before.
         UnpicklableError
-            Its code or an argument cannot be pickled; nothing was called.
+            The function or an argument cannot be pickled. Nothing was called.
         """
         job = _Job(task)
         return await await_task(task, asyncio.ensure_future(in_thread(functools.partial(self._make, job))), job.give_up)
@@ -99,7 +99,7 @@ class Processes:
         try:
             return unpickle_result(self._ask(job, call))
         except _DiedError as died:
-            raise OutcomeUnknownError(f"{died}; it was made twice") from died
+            raise OutcomeUnknownError(f"{died}; the call was attempted twice") from died
 
     def _ask(self, job: _Job, call: bytes) -> bytes:
         while True:
@@ -342,7 +342,7 @@ def _exit_text(code: int | None) -> str:
     if code is None:
         return "was killed"
     if code >= 0:
-        return f"ended by itself, with exit code {code}"
+        return f"ended with exit code {code}"
     try:
         name = signal.Signals(-code).name
     except ValueError:

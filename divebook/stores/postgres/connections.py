@@ -64,11 +64,11 @@ _LOST = ("08", "57P")  # the connection; the server is shut down, or starts
 _READ_ONLY = "25006"
 # The keys are beginnings of SQLSTATE codes. The first match counts, so "XX001" precedes "XX".
 _FAULTS: tuple[tuple[str, type[StoreError], str], ...] = (
-    (_READ_ONLY, ReadOnlyStoreError, "nothing can be written to {0}: {1}. Name the server that may be written to"),
+    (_READ_ONLY, ReadOnlyStoreError, "{0} is read-only: {1}. Use the address of a server that accepts writes"),
     ("28", StoreError, "{0} refuses the user: {1}. Check the user and the password"),
-    ("3D", StoreError, "{0}: {1}. Create the database, or name another one"),
+    ("3D", StoreError, "{0}: {1}. Create the database, or use another one"),
     ("40", StoreBusyError, "{0} is busy: {1}. Nothing was written; try again"),
-    ("42501", ReadOnlyStoreError, "{0}: {1}. Grant the user what it needs in that schema, or name another schema"),
+    ("42501", ReadOnlyStoreError, "{0}: {1}. Grant the user the permissions for that schema, or use another schema"),
     ("53", StoreBusyError, "{0} has no room: {1}. Nothing was written; free some space or connections"),
     (
         "55P03",
@@ -79,19 +79,22 @@ _FAULTS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("58", StoreBusyError, "{0} cannot be read or written: {1}. Nothing was written; check the server's disk"),
     ("XX001", CorruptStoreError, "{0} is damaged: {1}. Restore a backup"),
     ("XX002", CorruptStoreError, "{0} has a damaged index: {1}. REINDEX it, or restore a backup"),
-    ("XX", StoreBusyError, "{0} has met an error of its own: {1}. Nothing was written; the server's log says more"),
+    ("XX", StoreBusyError, "{0} had an internal error: {1}. Nothing was written; see the server's log"),
 )
 _STATEMENTS = "not allowed in statement pooling mode"
-_OTHER_MODES = "Have it do so for each transaction (pool_mode = transaction)"
+_OTHER_MODES = "Set pool_mode = transaction"
 _REFUSED: tuple[tuple[str, str], ...] = (
     (
         r"authentication failed|no password|pg_hba\.conf|role .* (does not exist|is not perm)|no such user|certificate",
         "{0} refuses the user: {1}. Check the user and the password, in the URL, PGPASSWORD or ~/.pgpass",
     ),
-    (r"database .* does not exist|no such database", "{0}: {1}. Create the database, or name another one"),
-    (r"permission denied for database", "{0}: {1}. Grant the user CONNECT, or name another database"),
-    (r"\bSSL\b", "{0} and this process do not agree about TLS: {1}. Say in the URL what the server has: sslmode=..."),
-    (r"invalid .*(value|number|option)|bad value|unrecognized|unsupported", "{0}: {1}. Correct that in the URL"),
+    (r"database .* does not exist|no such database", "{0}: {1}. Create the database, or use another one"),
+    (r"permission denied for database", "{0}: {1}. Grant the user CONNECT, or use another database"),
+    (
+        r"\bSSL\b",
+        "{0} and this process have different TLS settings: {1}. Set sslmode=... in the URL to a mode of the server",
+    ),
+    (r"invalid .*(value|number|option)|bad value|unrecognized|unsupported", "{0}: {1}. Correct that part of the URL"),
 )
 """Patterns of connection errors that waiting cannot help, each with the text of divebook's error.
 
@@ -531,8 +534,8 @@ class DatabaseAddress:
         schema = schemas[-1] if schemas else SCHEMA
         if not _NAME.fullmatch(schema):
             raise SetupError(
-                f"schema {schema!r} of {shown} cannot be used; write a name of small letters, digits and _ that does "
-                "not begin with pg_"
+                f"schema {schema!r} of {shown} cannot be used; use a name of lowercase letters, digits and _ that "
+                "does not begin with pg_"
             )
         conninfo = {**_SETTINGS, "application_name": "divebook", **settings_of_url, **_ALWAYS}
         return cls(shown, schema, make_conninfo("", **conninfo))
@@ -562,9 +565,10 @@ def _parse_with_libpq(url: str, rest: str) -> dict[str, Any]:
     except (psycopg.Error, ValueError):  # which may hold a part of the password
         pass
     raise SetupError(
-        f"{cut_short(url)} is not a database URL; write postgresql://user:password@host:port/database?setting=value, "
-        "and in a password, or a value, each character but letters and digits as %XX: / as %2F, @ as %40, # as %23, ? "
-        "as %3F, a space as %20. Or leave the password to PGPASSWORD or ~/.pgpass"
+        f"{cut_short(url)} is not a database URL; write "
+        "postgresql://user:password@host:port/database?setting=value. In the password and in values, write each "
+        "character except letters and digits as %XX: / as %2F, @ as %40, # as %23, ? as %3F, a space as %20. The "
+        "password can also be in PGPASSWORD or ~/.pgpass"
     )
 
 
@@ -596,14 +600,16 @@ def translate(error: psycopg.Error, location: str) -> StoreError:
     code = error.sqlstate or ""
     message = _message_of(error)
     if _STATEMENTS in message:
-        return StoreError(f"{location} is a pool that gives each statement another session: {message}. {_OTHER_MODES}")
+        return StoreError(
+            f"{location} is a connection pool that uses another session for each statement: {message}. {_OTHER_MODES}"
+        )
     for beginning, kind, text in _FAULTS:
         if code.startswith(beginning):
             return kind(text.format(location, message))
     # libpq reports a broken connection without a code.
     if code.startswith(_LOST) or (not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)):
         return ConnectionLostError(
-            f"{location} is out of reach: {message}. Check the server; waiting runs continue when it is back"
+            f"{location} cannot be reached: {message}. Check the server; waiting runs continue when it is back"
         )
     return StoreError(f"{location}: {message}")
 

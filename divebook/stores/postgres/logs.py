@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from divebook.engine.inbox import Message
 from divebook.errors import (
@@ -63,8 +63,11 @@ from divebook.stores.postgres.connections import (
     escaped,
     unescaped,
 )
-from divebook.stores.postgres.schema import IN_KNOWN_FORMAT
+from divebook.stores.postgres.schema import IN_KNOWN_FORMAT, DataMigration, named
 from divebook.stores.sql import LOAD_BLOB, LOAD_TYPES, NEWEST_MESSAGE
+
+if TYPE_CHECKING:
+    import psycopg
 
 COLUMNS = """
 executions.id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
@@ -196,8 +199,8 @@ class LogWriter:
             return answers
         for index in pending:
             answers[index] = StoreBusyError(
-                f"execution {batches[index].execution_id} cannot be written: other processes always change it before. "
-                "Try again"
+                f"execution {batches[index].execution_id} cannot be written, because other processes keep changing "
+                "it at the same time. Try again"
             )
         self.forget([batch.execution_id for batch in batches if batch.ends])
         while len(self._logs) > MAX_CACHED_LOGS:
@@ -793,8 +796,8 @@ def load_line(row: tuple[Any, ...]) -> Line:
     line, seal = line_of(row)
     if line.seal() != seal:
         raise CorruptStoreError(
-            f"the row of execution {line.id} does not have the checksum it was written with, so what lists show of it "
-            f"is not to be trusted; `{advised('check')}` says what is still readable"
+            f"the row of execution {line.id} does not match its checksum, so lists may show wrong values for it; "
+            f"`{advised('check')}` reports which data is still readable"
         )
     return line
 
@@ -804,6 +807,23 @@ def load_record(row: tuple[Any, ...]) -> ExecutionRecord:
     does not match.
     """
     return record_of(load_line(row))
+
+
+def rename_snapshots(connection: psycopg.Connection[Any], schema: str) -> None:
+    """Change the status "picture" of read-only snapshots to "snapshot", with the checksums of their rows.
+
+    A damaged row stays as it is. Checksums of events cover their types, so that the events keep the former type, and
+    readers translate it (`divebook.events.upcast`).
+    """
+    for row in connection.execute(named(f"{RECORD} WHERE status = 'picture'", schema).encode()).fetchall():
+        line, seal = line_of(row)
+        if line.seal() == seal:
+            update = named("UPDATE divebook.executions SET status = 'snapshot', seal = %s WHERE id = %s", schema)
+            connection.execute(update.encode(), (line._replace(status="snapshot").seal(), row[0]))
+
+
+DATA_MIGRATIONS: Mapping[int, DataMigration] = {7: rename_snapshots}
+"""Changes of rows by the number of their migration (`divebook.stores.postgres.schema.migrate`)."""
 
 
 def columns_of(line: Line) -> dict[str, Any]:

@@ -10,6 +10,7 @@ the schema, since a pool such as PgBouncer would lose a ``search_path`` of the c
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from divebook.errors import CorruptStoreError, NewerStoreError
@@ -222,7 +223,7 @@ BEGIN
     RETURN NULL;
   END IF;
   SELECT number INTO found_number FROM divebook.messages WHERE key = found_key AND place = _place;
-  IF found_number IS NULL AND found_status IN ('completed', 'moved', 'continued_as_new', 'picture') THEN
+  IF found_number IS NULL AND found_status IN ('completed', 'moved', 'continued_as_new', 'snapshot') THEN
     RETURN 0;
   END IF;
   IF found_number IS NULL THEN
@@ -306,6 +307,8 @@ $$
 
 
 Migration: TypeAlias = tuple[str, ...]
+DataMigration: TypeAlias = "Callable[[psycopg.Connection[Any], str], None]"
+"""Function that changes rows of a schema in a way that SQL cannot express, as a part of a migration."""
 
 SCHEMA = "divebook"
 """Name of the schema in the statements of this package. A store in another schema replaces the name (`named`)."""
@@ -508,7 +511,11 @@ _SIXTH: Migration = (
     "ALTER TABLE divebook.checkpoints ADD PRIMARY KEY (key, sequence)",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
+# The status "picture" of a read-only snapshot is called "snapshot". `divebook.stores.postgres.logs.rename_snapshots`
+# changes the rows, since SQL cannot compute their checksums.
+_SEVENTH: Migration = (POST,)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
 
 TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "followers", "queued")
 """Tables with rows that belong to an execution, except the table of events."""
@@ -525,9 +532,9 @@ KNOWN_FORMAT = f"EXISTS (SELECT {IN_KNOWN_FORMAT})"
 def raised_format(location: str, version: int) -> NewerStoreError:
     """Return the error for a store whose tables a newer divebook has migrated while this process had it open."""
     return NewerStoreError(
-        f"a newer divebook has raised {location} to format {version} while it was open here, and this version knows up "
-        f"to {len(MIGRATIONS)}: nothing more is written. End this process, upgrade divebook, and resume what had not "
-        "ended"
+        f"a newer version of divebook has upgraded {location} to format {version} while this process had it open, "
+        f"but this version supports formats up to {len(MIGRATIONS)}: nothing more is written. End this process, "
+        "upgrade divebook, and resume the executions that have not ended"
     )
 
 
@@ -544,9 +551,14 @@ def may_write(connection: psycopg.Connection[Any]) -> bool:
     return connection.execute("SHOW transaction_read_only").fetchall() == [("off",)]
 
 
-def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> None:
+def migrate(
+    connection: psycopg.Connection[Any], schema: str, location: str, data_migrations: Mapping[int, DataMigration]
+) -> None:
     """Run the migrations that a schema lacks, in one transaction. Raise NewerStoreError if a newer version has migrated
     it.
+
+    `data_migrations` has a function for each migration that changes rows, by its number. It is called after the
+    statements of the migration.
 
     Raises
     ------
@@ -564,9 +576,11 @@ def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> 
             # `_version` recognizes a store by this table, which is created in the same transaction as all others.
             connection.execute(named("CREATE TABLE divebook.format (number integer NOT NULL)", schema))
             connection.execute(named("INSERT INTO divebook.format VALUES (0)", schema))
-        for migration in MIGRATIONS[present:]:
+        for number, migration in enumerate(MIGRATIONS[present:], present + 1):
             for statement in migration:
                 connection.execute(named(statement, schema).encode())
+            if number in data_migrations:
+                data_migrations[number](connection, schema)
         connection.execute(named("UPDATE divebook.format SET number = %s", schema), (len(MIGRATIONS),))
 
 
@@ -588,14 +602,15 @@ def _version(connection: psycopg.Connection[Any], schema: str, location: str) ->
     if "format" not in names:
         if names:
             raise CorruptStoreError(
-                f"the schema {schema!r} of {location} belongs to another program (tables: {', '.join(names)}). Choose "
-                "another one: ...?schema=NAME"
+                f"the schema {schema!r} of {location} belongs to another program (tables: {', '.join(names)}). "
+                "Choose another schema: ...?schema=NAME"
             )
         return 0
     (version,) = connection.execute(named("SELECT number FROM divebook.format", schema)).fetchone() or (0,)
     if version > len(MIGRATIONS):
         raise NewerStoreError(
-            f"{location} was written by a newer divebook: it has format {version}, this version knows up to "
+            f"{location} was written by a newer version of divebook: it has format {version}, but this version "
+            "supports formats up to "
             f"{len(MIGRATIONS)}. Upgrade divebook to open it"
         )
     return int(version)

@@ -58,6 +58,7 @@ from divebook.stores.postgres.connections import (
     translated,
 )
 from divebook.stores.postgres.logs import (
+    DATA_MIGRATIONS,
     LogReader,
     LogRows,
     LogWriter,
@@ -103,13 +104,14 @@ class PostgresStore(EventStore):
         of the tables (default ``divebook``). Schema and tables are created if necessary.
     durability
         Durability of batches that do not specify one. Events written with ``full`` survive a failure of the server's
-        machine. With ``relaxed`` (``synchronous_commit = off``), such a failure may take the events of the last second,
-        but never leaves a log half written. A transaction with a full batch is full.
+        machine. With ``relaxed`` (``synchronous_commit = off``), the events of the last second may be missing after
+        such a failure, but a log is never half written. A transaction that contains a `full` batch is written with
+        `full`.
 
     Raises
     ------
     ConnectionLostError
-        The server is out of reach.
+        The server cannot be reached.
     StoreError
         The server refuses the connection: wrong password, no such database, no TLS.
     SetupError
@@ -117,7 +119,7 @@ class PostgresStore(EventStore):
     CorruptStoreError
         The schema belongs to another program.
     NewerStoreError
-        A newer divebook wrote it.
+        A newer version of divebook wrote the file.
     """
 
     local = False
@@ -146,7 +148,7 @@ class PostgresStore(EventStore):
     def _prepare(self, address: DatabaseAddress) -> None:
         with self._connections.opened() as link:
             self._connections.may_write = may_write(link)
-            migrate(link, address.schema, self.location)
+            migrate(link, address.schema, self.location, DATA_MIGRATIONS)
         address.remember()
 
     def _moment(self, now: int | None) -> Moment:
@@ -182,7 +184,7 @@ class PostgresStore(EventStore):
 
     def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
         """Append as `EventStore.append_in_a_moment` does. Batches that only add events to cached logs are sent at once;
-        all others are left to `finish`.
+        `finish` writes all other batches.
         """
         self._check_open()
         # A check of the key, and a look for records of a lost commit, wait for the server.

@@ -37,15 +37,24 @@ _CORRUPT = (
     "NEW`, or continue with another store"
 )
 _FAULTS: dict[int, tuple[type[StoreError], str]] = {
-    sqlite3.SQLITE_BUSY: (StoreBusyError, "{0} is locked: another process has been writing for too long. Try again"),
-    sqlite3.SQLITE_CANTOPEN: (StoreError, "{0} cannot be opened: {1}. Check that the path is a file you may use"),
+    sqlite3.SQLITE_BUSY: (
+        StoreBusyError,
+        "{0} is locked: another process has been writing to it for too long. Try again",
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        StoreError,
+        "{0} cannot be opened: {1}. Check that the path is a file and that you have permission to use it",
+    ),
     sqlite3.SQLITE_CONSTRAINT: (CorruptStoreError, _CORRUPT),
     sqlite3.SQLITE_CORRUPT: (CorruptStoreError, _CORRUPT),
     sqlite3.SQLITE_FULL: (StoreBusyError, "{0} cannot grow: {1}. Nothing was written; free some space and resume"),
     sqlite3.SQLITE_IOERR: (StoreBusyError, "{0} cannot be read or written: {1}. Nothing was written; check the disk"),
     sqlite3.SQLITE_NOTADB: (CorruptStoreError, "{0} is not a divebook store: {1}. Move it away or choose another path"),
-    sqlite3.SQLITE_PERM: (ReadOnlyStoreError, "{0} may not be used: {1}. Check the permissions of the file"),
-    sqlite3.SQLITE_READONLY: (ReadOnlyStoreError, "{0}: {1}. Make the file and its folder writable, or choose another"),
+    sqlite3.SQLITE_PERM: (ReadOnlyStoreError, "{0} cannot be accessed: {1}. Check the permissions of the file"),
+    sqlite3.SQLITE_READONLY: (
+        ReadOnlyStoreError,
+        "{0}: {1}. Make the file and its folder writable, or choose another path",
+    ),
 }
 _MOUNTS = Path("/proc/self/mountinfo")
 _NETWORK = frozenset(
@@ -94,7 +103,7 @@ def why_read_only(path: Path) -> str | None:
     Raises
     ------
     StoreError
-        The path cannot be that of a store.
+        The path cannot be used for a store.
     """
     folder = path.parent
     if path.is_dir():

@@ -164,7 +164,7 @@ def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> 
     log = Log(name, key, last, checksum, token, parts)
     if log.execution_id != execution_id:
         raise CorruptStoreError(
-            f"execution {execution_id} cannot be found: its place in the file holds {log.execution_id}. "
+            f"execution {execution_id} cannot be found: its place in the file contains execution {log.execution_id}. "
             f"Run `{advised('check')}`, and restore a backup"
         )
     return log
@@ -198,8 +198,8 @@ def load_line(row: tuple[Any, ...]) -> Line:
     line = Line(*columns)
     if line.seal() != seal:
         raise CorruptStoreError(
-            f"the row of execution {line.id} does not have the checksum it was written with, so what lists show of it "
-            f"is not to be trusted; `{advised('check')}` says what is still readable"
+            f"the row of execution {line.id} does not match its checksum, so lists may show wrong values for it; "
+            f"`{advised('check')}` reports which data is still readable"
         )
     return line
 
@@ -328,7 +328,7 @@ def load_records(
             break
         record = _stored(types, log, row, connection)
         if sequence < expected:
-            raise record.damage_error(log.execution_id, "it stands inside the record before it")
+            raise record.damage_error(log.execution_id, "it overlaps the previous record")
         if stored_checksum is None and checksum is None:
             is_unchecked = is_unchecked or _is_older(connection, log, sequence)
         expected = record.last_sequence + 1
@@ -407,7 +407,7 @@ def _check_place(
         return
     if record.last_sequence + 1 != place & MOST:
         description = f"a record that claims to begin with event {place & MOST}"
-        raise damage_error(log.execution_id, description, f"the one before it ends with event {record.last_sequence}")
+        raise damage_error(log.execution_id, description, f"the previous record ends with event {record.last_sequence}")
 
 
 def _is_older(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, sequence: int) -> bool:
@@ -491,10 +491,10 @@ def _joined_rows(
     if (least, most) != (first, end - int(widths[-1]) + 1) or end < min(last, log.last_sequence):
         raise MismatchError("rows are missing")
     if rows.checksum(before or 0) != _checksum_at(connection, log, most):
-        raise MismatchError("a row does not have the checksum it was written with")
+        raise MismatchError("a row does not match its checksum")
     # The execution's row repeats the checksum of the record that was the last one when the row was written.
     if first <= log.last_sequence <= end and _checksum_at(connection, log, log.last_sequence) != log.checksum:
-        raise MismatchError("the last row has another checksum than the execution's row says")
+        raise MismatchError("the checksum of the last row differs from the checksum in the execution's row")
     return first, rows
 
 
@@ -528,7 +528,7 @@ def _known_types(page: EventPage) -> EventPage:
     from divebook.stores.pages import MismatchError
 
     if not PAYLOADS.keys() >= {*page.types.dictionary.to_pylist()}:
-        raise MismatchError("a type is of another version")
+        raise MismatchError("an event type belongs to another version of divebook")
     return page
 
 

@@ -344,9 +344,31 @@ _TWELFTH: Migration = (
     "DROP TABLE newest_checkpoints",
 )
 
+# A read-only snapshot had the status "picture". The checksum of a row covers its status, so it is computed again, but
+# only if it is correct: a damaged row stays damaged. Checksums of events cover their types, so that the events keep the
+# former type, and readers translate it (`divebook.events.upcast`).
+_SEALED = """
+  created_at, ended_at, last_sequence, error, size, wake_at, taken, durability, workflow_name, fingerprint, start_key,
+  origin, parent, tags, note, notebook, cell
+"""
+
+
+def _seal(status: str) -> str:
+    """Return the SQL expression for the checksum of an execution's row, with a status in the place of its own."""
+    columns = f"id, '{status}', {_SEALED}"
+    return f"CASE opened WHEN 1 THEN of_row({columns}) ELSE of_row({columns}, opened) END"
+
+
+_THIRTEENTH: Migration = (
+    f"""
+    UPDATE executions SET status = 'snapshot', seal = {_seal("snapshot")}
+    WHERE status = 'picture' AND seal = {_seal("picture")}
+    """,  # noqa: S608 - our own text
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH),
-    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH, _TWELFTH),
+    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH, _TWELFTH, _THIRTEENTH),
 )
 
 
@@ -382,7 +404,8 @@ def _read_version(connection: sqlite3.Connection, location: str, migrations: Seq
         )
     if version > len(migrations):
         raise NewerStoreError(
-            f"{location} was written by a newer divebook: it has format {version}, this version knows up to "
+            f"{location} was written by a newer version of divebook: it has format {version}, but this version "
+            "supports formats up to "
             f"{len(migrations)}. Upgrade divebook to open it"
         )
     return version
@@ -395,9 +418,9 @@ def check_format(cursor: sqlite3.Cursor, location: str) -> None:
     version = int(cursor.execute("PRAGMA user_version").fetchone()[0])
     if version > len(MIGRATIONS):
         raise NewerStoreError(
-            f"a newer divebook has raised {location} to format {version} while it was open here, and this version "
-            f"knows up to {len(MIGRATIONS)}: nothing more is written. End this process, upgrade divebook, and resume "
-            "what had not ended"
+            f"a newer version of divebook has upgraded {location} to format {version} while this process had it "
+            f"open, but this version supports formats up to {len(MIGRATIONS)}: nothing more is written. End this "
+            "process, upgrade divebook, and resume the executions that have not ended"
         )
 
 
@@ -408,8 +431,8 @@ def check_current(connection: sqlite3.Connection, location: str) -> None:
     version = check_version(connection, location)
     if version < len(MIGRATIONS):
         raise ReadOnlyStoreError(
-            f"{location} has the older format {version} and is read-only, so it cannot be brought up to format "
-            f"{len(MIGRATIONS)}; open it once where it is writable"
+            f"{location} has the older format {version} and is read-only, so it cannot be upgraded to format "
+            f"{len(MIGRATIONS)}; open it once with write access"
         )
 
 
@@ -502,5 +525,5 @@ class EventTypes:
             self.load(connection)
             name = self.names.get(number)
         if name is None:
-            raise CorruptStoreError(f"{self._location} holds a record of type number {number}, which has no name")
+            raise CorruptStoreError(f"{self._location} contains a record with the unknown type number {number}")
         return name

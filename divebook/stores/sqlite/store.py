@@ -101,11 +101,12 @@ class SqliteStore(EventStore):
     Parameters
     ----------
     path
-        File of the store. It is created if necessary, and so is its folder if that is called ``.divebook``.
+        File of the store. The file is created if it does not exist. A folder with the name ``.divebook`` is created,
+        too.
     durability
-        Durability of batches that do not specify one. Events written with ``full`` survive a power failure. Those
-        written with ``relaxed`` survive the death of the process; a power failure may take the latest ones, but never
-        leaves a log half written. A transaction with a full batch is full.
+        Durability of batches that do not specify one. Events written with ``full`` survive a power failure. Events
+        written with ``relaxed`` survive the death of the process; after a power failure the latest of them may be
+        missing, but a log is never half written. A transaction that contains a ``full`` batch is written with ``full``.
     network
         Function that returns the type of the network file system that a path is on, or None. On such a file system,
         all events are written with full durability and without a write-ahead log, and a RuntimeWarning is issued.
@@ -113,11 +114,11 @@ class SqliteStore(EventStore):
     Raises
     ------
     StoreError
-        The path cannot be that of a store.
+        The path cannot be used for a store.
     CorruptStoreError
         The file has another format, or is damaged.
     NewerStoreError
-        A newer divebook wrote it.
+        A newer version of divebook wrote the file.
     """
 
     _caches: tables.SqliteCaches
@@ -204,8 +205,8 @@ class SqliteStore(EventStore):
 
     @property
     def syncs_apart(self) -> bool:
-        """True unless the file is on a network file system. The write-ahead log of the file can then be synced to the
-        disk by another thread (`sync`).
+        """True unless the file is on a network file system. Another thread can then sync the write-ahead log of the
+        file to the disk (`sync`).
         """
         return not self._network
 
@@ -228,7 +229,7 @@ class SqliteStore(EventStore):
     def _transaction(self, durability: Durability | None = None) -> Transaction:
         if self._write_lock is None:
             raise ReadOnlyStoreError(
-                f"nothing can be written to {self.location}: {self.read_only}. Make it writable, or choose another"
+                f"{self.location} is read-only: {self.read_only}. Make it writable, or choose another store"
             )
         if durability is None or self._network:
             durability = self.durability
@@ -682,8 +683,8 @@ class DiskSync:
                 _sync_file(self._descriptor)
             except OSError as error:
                 raise StoreError(
-                    f"what was written to {self._path} could not be brought to the disk: {error.strerror}; look at the "
-                    "disk, then resume the executions that were running"
+                    f"the data written to {self._path} could not be flushed to the disk: {error.strerror}; check "
+                    "the disk, then resume the executions that were running"
                 ) from error
 
     def _open_log(self) -> int:
@@ -856,7 +857,7 @@ def _copy(path: Path, partial: Path) -> None:
         closing(sqlite3.connect(partial)) as target,
     ):
         if not check_version(source, str(path)):
-            raise CorruptStoreError(f"{path} is empty, and not a divebook store. Name another file")
+            raise CorruptStoreError(f"{path} is empty, so it is not a divebook store. Use another file")
         # With a write-ahead log, writers do not wait for readers, so that all pages are copied in one step.
         (mode,) = source.execute("PRAGMA journal_mode").fetchone()
         source.backup(target, pages=_ALL_PAGES if mode == "wal" else _PAGES_PER_STEP, sleep=_BACKUP_PAUSE_SECONDS)

@@ -271,7 +271,7 @@ async def list_all(ask: Callable[..., Awaitable[Any]], field: str) -> AsyncItera
             return
         # The number of pages is limited, too: a server could invent cursors without end.
         if cursor in cursors:  # a repeated cursor would loop for ever
-            _log.warning("the list of %s of an MCP server ends where it begins to repeat itself", field)
+            _log.warning("an MCP server sends its list of %s repeatedly; the list is read only once", field)
             return
         cursors.add(cursor)
     raise RefusedError(f"its list of {field} has more than {_PAGES} pages")
@@ -373,7 +373,7 @@ async def read(client: Client, server: str, address: str) -> Document:
     """
     result = await client.session.read_resource(address, allow_input_required=True)
     if isinstance(result, InputRequiredResult):
-        raise RefusedError("it asks a person something first, but a person cannot be asked while a document is read")
+        raise RefusedError("the server asks a question first, but it cannot be answered while a document is read")
     if not result.contents:
         raise RefusedError(f"not found: resource {address} is empty")
     return document_of(server, result.contents)
@@ -408,5 +408,5 @@ async def prompt(client: Client, name: str, arguments: Mapping[str, str]) -> lis
     """Return a prompt template of a server with its arguments filled in, as the role and content of each message."""
     result = await client.session.get_prompt(name, dict(arguments), allow_input_required=True)
     if isinstance(result, InputRequiredResult):
-        raise RefusedError("it asks a person something first; prompts are only read here")
+        raise RefusedError("the server asks a question first, but it cannot be answered while a prompt is read")
     return [{"role": message.role, "content": part_of(message.content)} for message in result.messages]

@@ -238,7 +238,7 @@ class Connection:
         except MCPError as error:
             raise await self._error_of(error) from error
         except ValidationError as error:
-            cause = f"its answer does not keep to the protocol: {error.errors()[0]['msg']}"
+            cause = f"its answer violates the MCP protocol: {error.errors()[0]['msg']}"
             raise RefusedError(cause, is_answer=True) from error
         finally:
             request_task.cancel()
@@ -439,7 +439,9 @@ def _valid_tools(tools: list[Any], server: str) -> Iterator[Any]:
             continue
         name = item.get("name") if isinstance(item, dict) else None
         label = repr(name[:_LONGEST_NAME]) if isinstance(name, str) else f"number {number}"
-        _log.warning("tool %s of MCP server %s is left out, since it breaks the protocol: %s", label, server, fault)
+        _log.warning(
+            "tool %s of MCP server %s is skipped, because it violates the MCP protocol: %s", label, server, fault
+        )
 
 
 def _fault(tool: Any) -> str | None:
@@ -523,7 +525,10 @@ class _ServerMessages:
             # A response shows progress. Only a stream of notifications between two responses is suspicious.
             self._notifications = 0
         if self._malformed > MOST_MALFORMED:
-            self._end(f"more than {MOST_MALFORMED} of its messages were not JSON-RPC; it must print nothing else")
+            self._end(
+                f"more than {MOST_MALFORMED} of its messages were not JSON-RPC; the server must print only JSON-RPC "
+                "messages"
+            )
         if self._notifications > MOST_NOTIFICATIONS:
             self._end(f"it sent more than {MOST_NOTIFICATIONS} notifications between two answers")
 
@@ -615,7 +620,9 @@ def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | 
 
 def _required(value: str | None, key: str, definition: MCPServerDefinition) -> str:
     if not value:
-        raise SetupError(f"{key} is required for {definition.type} mcp server: add it to {definition.name}")
+        raise SetupError(
+            f"{key} is required for {definition.type} mcp server {definition.name}; add {key} to its definition"
+        )
     return value
 
 

@@ -40,8 +40,9 @@ _REPLIES = {
     False: ("404 Not Found", "This page does not exist."),
 }
 NO_LOCAL_REDIRECT: Final = (
-    "a new token needs a browser, which comes back to {}: write a RedirectURI of this machine with a port, such as "
-    "http://localhost:8085/oauth/callback, put a token into the file of its TokenStore, or write AuthorizationToken"
+    "to get a new token, the browser must return to this process, which is not possible with the RedirectURI {}; write "
+    "an address of this machine with a port, such as http://localhost:8085/oauth/callback, or put a token into the "
+    "file of the TokenStore, or set AuthorizationToken"
 )
 _log = logger(__name__)
 
@@ -75,7 +76,7 @@ class Consent:
         redirect_url = self._redirect
         # A page without encryption is safe only on this machine.
         if page.scheme != "https" and not (page.scheme == "http" and page.hostname in _LOOPBACK):
-            raise OAuthFlowError(f"its authorization page is not https: {address[:_SHOWN]}")
+            raise OAuthFlowError(f"its authorization page does not use https: {address[:_SHOWN]}")
         # The browser must be redirected to this process, so the address must be local and name the port.
         if redirect_url.scheme != "http" or redirect_url.hostname not in _LOOPBACK or redirect_url.port is None:
             raise OAuthFlowError(NO_LOCAL_REDIRECT.format(redirect_url.geturl()))
@@ -86,8 +87,8 @@ class Consent:
             listener = await asyncio.start_server(handler, redirect_url.hostname, redirect_url.port)
         except OSError as error:
             raise OAuthFlowError(
-                f"port {redirect_url.port} cannot be listened on ({error}): write a RedirectURI with a free port, "
-                "which the server knows"
+                f"port {redirect_url.port} of the RedirectURI cannot be used ({error}); choose a RedirectURI with a "
+                "free port that is registered with the server"
             ) from error
         async with listener:
             _log.warning("MCP server %s asks for your permission; if no browser opens, open %s", self._server, address)
@@ -102,7 +103,7 @@ class Consent:
         parameters = self._parameters
         if "code" not in parameters:
             raise OAuthFlowError(
-                f"permission was not given in the browser: {parameters.get('error', 'it says nothing')[:_SHOWN]}"
+                f"permission was not given in the browser: {parameters.get('error', 'no reason given')[:_SHOWN]}"
             )
         # The code can be exchanged for tokens, so it must not appear in logs.
         shared().know(parameters["code"])
@@ -230,7 +231,7 @@ class FileTokens(Tokens):
             return {}
         except (OSError, ValueError, StoreError) as error:
             raise SetupError(
-                f"the tokens in {self._path} cannot be read ({error}): repair or remove that file"
+                f"the tokens in {self._path} cannot be read ({error}); repair or remove that file"
             ) from error
         return values if isinstance(values, dict) else {}
 

@@ -202,7 +202,7 @@ class Server:
         """Call a tool of the server and return its outcome. Parameters and errors are those of `ToolServer.call`."""
         # The name comes from a model or a log, and the definition may have changed since the tools were listed.
         if not self.definition.allows(tool):
-            raise self._error("call_tool", f"tool {tool} may not be used; its ToolConfiguration says which may")
+            raise self._error("call_tool", f"tool {tool} is not allowed by the ToolConfiguration of the server")
         await _load()
         from divebook.tools.mcp.calls import call_tool, with_advice
         from divebook.tools.mcp.connection import RefusedError

@@ -68,8 +68,8 @@ def engine_socket(url: str) -> str:
     """
     if not url.startswith(_UNIX) or url == _UNIX or "\0" in url:
         raise UnusableEngineError(
-            f"the container engine at {url} is not on this machine, and so cannot mount the folder: set DOCKER_HOST "
-            f"to a socket, as in {DEFAULT_URL}"
+            f"the container engine at {url} is not on this machine, so it cannot mount the folder; set DOCKER_HOST "
+            f"to a Unix socket such as {DEFAULT_URL}"
         )
     path = url.removeprefix(_UNIX)
     with socket.socket(socket.AF_UNIX) as connection:
@@ -99,7 +99,7 @@ def require_image(image: str) -> None:
 
 
 def _unreachable_text(url: str, error: Exception) -> str:
-    return f"no container engine answers at {url}: start it, or set DOCKER_HOST ({error})"
+    return f"no container engine answers at {url} ({error}); start the engine, or set DOCKER_HOST"
 
 
 class Engine:
@@ -159,7 +159,9 @@ class Engine:
         details = await self._request(lambda client: client.api.inspect_container(container), f"container {container}")
         if not details["State"]["Running"]:
             status = details["State"]["Status"]
-            raise ContainerError(f"container {container} is not running but {status}: docker start {container}")
+            raise ContainerError(
+                f"container {container} is not running, its status is {status}; run `docker start {container}`"
+            )
 
     async def find(self, labels: Mapping[str, str]) -> str | None:
         """Return the id of a container that has all of the labels. If it was stopped, start it. Return None if no
@@ -285,7 +287,9 @@ class Engine:
                 if command.connection is not None:
                     command.connection.close()
         if output.beginning.startswith(_FAILED):
-            raise ContainerError(f"cannot run in {workdir}: {output.beginning.decode(errors='replace').strip()}")
+            raise ContainerError(
+                f"the command cannot run in folder {workdir}: {output.beginning.decode(errors='replace').strip()}"
+            )
         return CommandOutcome(code, timed_out=False, seconds=time.monotonic() - started)
 
     async def _begin(self, command: _Command, argv: Sequence[str], **options: Any) -> None:
@@ -410,9 +414,9 @@ class Engine:
             return request(client)
         # A subclass of APIError.
         except NotFound as error:
-            raise ContainerError(f"{subject} not found{f': {remedy}' if remedy else ''}") from error
+            raise ContainerError(f"{subject} not found{f'; run `{remedy}`' if remedy else ''}") from error
         except APIError as error:
-            raise ContainerError(f"{subject}: the engine refused: {error.explanation}") from error
+            raise ContainerError(f"{subject}: the container engine refused the request: {error.explanation}") from error
         except OSError as error:
             raise EngineUnavailableError(f"the container engine at {self._url} does not answer: {error}") from error
 
@@ -534,7 +538,7 @@ async def _require_switched(reader: asyncio.StreamReader, path: str) -> None:
     # Status 101: the connection is now a plain stream. Any other answer is an error with a text.
     if b" 101 " not in answer.partition(b"\r\n")[0]:
         reason = (await reader.read(2000)).decode(errors="replace").strip()
-        raise EngineUnavailableError(f"the container engine refused {path}: {reason}")
+        raise EngineUnavailableError(f"the container engine refused the request {path}: {reason}")
 
 
 _MOST_BEGINNING = 2000
@@ -773,8 +777,8 @@ class ContainerPlan:
 
     def __post_init__(self) -> None:
         needs = (  # for an engine, 0 and an empty value mean no limit
-            ("memory", is_memory(self.memory), "an amount above 0, such as '512m'"),
-            ("cpus", self.cpus is None or SOME.fits(self.cpus), f"{SOME}, or None for all"),
+            ("memory", is_memory(self.memory), "a size above 0, such as '512m'"),
+            ("cpus", self.cpus is None or SOME.fits(self.cpus), f"{SOME}, or None for all CPUs"),
             ("pids", COUNT.fits(self.pids), str(COUNT)),
         )
         for name, is_valid, expectation in needs:
@@ -920,7 +924,7 @@ class PersistentEngine(Engine):
         """Measure the resource usage of a container. Takes about a second."""
         subject = f"container {container}"
         stats = await self._request(lambda client: client.api.stats(container, stream=False), subject)
-        sizes = await self._request(lambda client: client.api.df()["Containers"] or [], "what the engine holds")
+        sizes = await self._request(lambda client: client.api.df()["Containers"] or [], "disk usage of the engine")
         size = next((each.get("SizeRw", 0) for each in sizes if each["Id"].startswith(container)), 0)
         now = stats["cpu_stats"]
         before = stats["precpu_stats"]

@@ -33,14 +33,14 @@ _SCRATCH = "/divebook-tmp"
 class DockerWorkspace(LocalWorkspace):
     """Workspace with files in a folder of this machine and commands in a container that mounts the folder.
 
-    The container has no network, no capabilities, and the user of this process. It is removed when the workspace is
-    left or this process ends, unless it is to be kept. Paths of files are those in the container.
+    The container has no network, no capabilities, and the user of this process. The container is removed when the
+    workspace is left or this process ends, unless `keep` is True. Paths of files are the paths in the container.
 
     Parameters
     ----------
     default_path
-        The folder, created if it is missing; by default the current one. Other parameters of `LocalWorkspace` are
-        accepted too, except for further folders.
+        The folder, which is created if it does not exist; by default the current folder. Other parameters of
+        `LocalWorkspace` are accepted too, except for further folders.
     image
         Image of a new container; it must be on this machine.
     container
@@ -48,10 +48,10 @@ class DockerWorkspace(LocalWorkspace):
     workdir
         Mount point of the folder.
     keep
-        Whether a new container is kept. A workspace that is entered later, also by another process, finds it by its
-        folder and image.
+        True to keep a new container when the workspace is left. A workspace that is entered later, also in another
+        process, finds the container by its folder and image.
     remove
-        Whether a container that was passed is removed nevertheless.
+        True to remove the container even if it was passed as `container`.
     memory, cpus, pids
         Limits of all commands together: memory such as ``512m``, processors, processes.
     user
@@ -60,19 +60,21 @@ class DockerWorkspace(LocalWorkspace):
     network
         A network of the engine; by default none.
     allow
-        Hosts that may be reached without a network (``pypi.org``, ``*.pypi.org``). Programs reach them through a proxy
-        in ``HTTPS_PROXY``. The image must have Python.
+        Hosts that programs may reach although the container has no network (``pypi.org``, ``*.pypi.org``). Programs
+        reach them through the proxy in ``HTTPS_PROXY``. The image must have Python.
     told
-        Called with each `EgressAnswer` of that proxy.
+        Function that is called with each `EgressAnswer` of this proxy.
     mounts
         Further folders of this machine with their mount points: ``/data``, or ``/data:ro`` for read-only.
     ports
-        Published ports of the container, with ports of this machine's loopback, None for any. They need a network. For
-        UDP, and other addresses of this machine: `PublishedPort`.
+        Published ports of the container, each with a port on the loopback address of this machine, or None for any free
+        port. They need a network. For UDP and for other addresses of this machine, use `PublishedPort`.
     command
-        First program of a new container, with its arguments. The container ends with it. By default it waits.
+        Main program of a new container, with its arguments. The container ends when this program ends. By default, the
+        program only waits.
     terminal
-        Rows and columns of the terminal of commands, whose single stream is ``stdout``; by default none.
+        Rows and columns of the terminal in which commands run. All output is then in ``stdout``. By default, commands
+        have no terminal.
 
     Raises
     ------
@@ -106,12 +108,17 @@ class DockerWorkspace(LocalWorkspace):
         engine: Engine | None = None,
         **options: Any,
     ) -> None:
-        _require(bool(image or container), "a workspace in a container needs an image or a container")
+        _require(bool(image or container), "a workspace in a container needs image=... or container=...")
         is_new = container is None
-        _require((is_new and not keep) or not allow, "only a new container that is not kept can have hosts allowed")
-        _require(user is None or not allow, "hosts can be allowed only for this process's user: remove user")
-        _require(network != "none" or not ports, "a container needs a network to publish ports: name one")
-        _require(not options.get("allowed_paths"), "a container sees only its one folder: remove allowed_paths")
+        _require(
+            (is_new and not keep) or not allow,
+            "hosts can be allowed only for a new container without keep=True; remove allow, container or keep",
+        )
+        _require(user is None or not allow, "allow cannot be combined with user; remove one of them")
+        _require(network != "none" or not ports, "a container needs a network to publish ports; set network=...")
+        _require(
+            not options.get("allowed_paths"), "a container can access only its mounted folder; remove allowed_paths"
+        )
         # The folder of temporary files is mounted too, for this user only. An existing container cannot mount it.
         options["enable_tmp_dir"] = options.get("enable_tmp_dir", True) and is_new and not keep and user is None
         super().__init__(default_path, **options)
@@ -189,7 +196,7 @@ class DockerWorkspace(LocalWorkspace):
     def _require_mounts(self) -> None:
         for folder in self._plan.mounts:  # the engine would create a missing one, for its own user
             if not os.path.exists(folder):
-                raise WorkspaceGoneError(f"{folder} does not exist, but the container needs it: create it first")
+                raise WorkspaceGoneError(f"{folder} does not exist, but the container needs it; create it first")
 
     async def _container_for(self, mounts: Mapping[str, str]) -> str:
         """Return the id of the container in which commands run. It is the container that the caller named, or else a
@@ -211,7 +218,8 @@ class DockerWorkspace(LocalWorkspace):
         result = await self.shell.execute(egress.command)
         if result.exit_code:
             reason = (
-                f"the image {self._plan.image} cannot reach its allowed hosts, because that needs Python in the image"
+                f"containers of the image {self._plan.image} cannot reach the allowed hosts; this needs Python in the "
+                "image"
             )
             raise ContainerError(f"{reason}: {result.stderr.strip()}")
 
@@ -288,8 +296,8 @@ class DockerEnvironment(DockerWorkspace):
     image
         Image of a new container.
     cleanup_on_exit
-        Whether a new container is removed when the workspace is left; False means `keep=True`. A container that was
-        passed is never removed by this, but by `remove=True` of `DockerWorkspace`.
+        True to remove a new container when the workspace is left; False means `keep=True`. This parameter never removes
+        a container that was passed; `remove=True` of `DockerWorkspace` does.
     **options
         Further parameters of `DockerWorkspace`.
 
@@ -410,7 +418,7 @@ class DockerShell(Shell):
         path = posixpath.normpath(posixpath.join(self._workdir, cwd))
         # Absolute paths are those of the container. Only relative ones must stay in the working folder.
         if not cwd.startswith("/") and path != self._workdir and not path.startswith(f"{self._workdir.rstrip('/')}/"):
-            raise PathNotAllowedError(cwd, "leads above the root by ..", [self._workdir])
+            raise PathNotAllowedError(cwd, "'..' leads out of the folder", [self._workdir])
         return path
 
     async def get_context_instructions(self) -> str | None:

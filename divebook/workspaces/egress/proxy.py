@@ -99,13 +99,13 @@ class Egress:
         addresses of the host are checked later.
         """
         if _is_address(host):
-            return "addresses are not asked for by number"
+            return "IP addresses are not allowed, use a host name"
         name = host.lower().rstrip(".")
         for allowed, at in self._allow:
             # "*.pypi.org" allows "files.pypi.org", but neither "pypi.org" nor "notpypi.org".
             if port == at and (name == allowed or (allowed.startswith("*.") and name.endswith(allowed[1:]))):
                 return None
-        return "not on the list"
+        return "not on the list of allowed hosts"
 
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._handle(reader, writer))
@@ -187,7 +187,8 @@ def _entry(text: str) -> tuple[str, int]:
     port = number or "443"
     if not name or "*" in name.removeprefix("*.") or _is_address(name) or not (port.isascii() and port.isdigit()):
         raise WorkspaceError(
-            f"'{text}' cannot be allowed: an entry is the name of a host, as in 'pypi.org', '*.pypi.org', 'pypi.org:80'"
+            f"invalid entry '{text}' in the list of allowed hosts; write a host name such as 'pypi.org', '*.pypi.org' "
+            "or 'pypi.org:80'"
         )
     return name, int(port)
 

@@ -47,7 +47,7 @@ from divebook.workspaces.snapshots.tree import (
     shown_path,
 )
 
-PROTECTED = "protected, and not named"
+PROTECTED = "protected, and not selected by name"
 """Reason that a restored tree gives for a protected file that it leaves out."""
 
 
@@ -73,9 +73,9 @@ class Applied:
         folder
             The folder to which the changes were applied.
         how
-            Command by which a person requests a file that was left out, with ``{}`` for its path.
+            Command with which a person can apply a file that was left out. It contains ``{}`` in place of the path.
         """
-        there = f"; already there: {', '.join(self.there)}" if self.there else ""
+        there = f"; already up to date: {', '.join(self.there)}" if self.there else ""
         left_out = left_out_text(self.left_out, how)
         text = f"applied to {folder}: {', '.join(self.written) or 'nothing'}{there}"
         return f"{text}. {left_out}" if left_out else text
@@ -127,8 +127,8 @@ def apply_changes(
                 conflicts.append(shown_path(change.path))
         if conflicts:
             raise SnapshotError(
-                f"{root.path} has changed in the meantime: {', '.join(conflicts)}; nothing was written. Leave those "
-                "files out, or restore their old content"
+                f"these files in {root.path} have changed in the meantime: {', '.join(conflicts)}. Nothing was "
+                "written. Leave these files out, or restore their old content"
             )
         require_open_folders(root, _paths_of(work), CHANGE_FOLDER)
         writer.write(_targets(work), get)
@@ -236,7 +236,7 @@ def without_protected(
         both = [path for path in (change.path, change.was) if path is not None]
         if any(map(is_reserved, both)):
             if any(map(is_named, both)):
-                raise SnapshotError(f"{shown_path(change.path)} is a name that divebook keeps for itself: leave it out")
+                raise SnapshotError(f"{shown_path(change.path)} is a name reserved for divebook; leave this file out")
             left_out.append(change)
         elif any(path in protected for path in both) and not is_named(change.path):
             left_out.append(change)

@@ -173,7 +173,7 @@ def _lock(folder: int, path: str) -> None:
             raise
         return
     if not is_locked:
-        raise SnapshotError(f"another process writes into {path}: try again when it has ended")
+        raise SnapshotError(f"another process is writing into {path}; try again when that process has finished")
 
 
 READ_FOLDER = os.R_OK | os.X_OK
@@ -194,8 +194,8 @@ def require_open_folders(root: Root, paths: Iterable[str], permission: int) -> N
         except (FileNotFoundError, NotADirectoryError):
             continue
         raise SnapshotError(
-            f"{root.path}/{shown_path(parent)} has the mode {mode:03o}, so that its files cannot be read or written; "
-            "nothing was changed. Allow its owner to read, write and enter it (chmod u+rwx), and call again"
+            f"the files in {root.path}/{shown_path(parent)} cannot be read or written, because the folder has the mode "
+            f"{mode:03o}; nothing was changed. Run `chmod u+rwx` for this folder, and try again"
         )
 
 
@@ -378,9 +378,9 @@ class _Journal:
         with self._root.parent(step.path) as (folder, name):
             # Refuse to overwrite a change that was made after `stage`.
             if state is not None and not _is_unchanged(state, name, folder):
-                raise SnapshotError(f"{shown_path(step.path)} has changed meanwhile; nothing was written")
+                raise SnapshotError(f"{shown_path(step.path)} has changed in the meantime; nothing was written")
             if before is None and after is not None and _has(folder, name):
-                raise SnapshotError(f"{shown_path(step.path)} was made meanwhile; nothing was written")
+                raise SnapshotError(f"{shown_path(step.path)} was created in the meantime; nothing was written")
             if before is not None and before.kind == FOLDER and (after is None or after.kind != FOLDER):
                 # A removed folder may contain files that no tree lists, and then stays. One that is replaced by a file
                 # must be empty.
@@ -432,8 +432,8 @@ class _Journal:
                 _set_folder_modes(self._root, {step.path: step.before for step in steps})
         except OSError as error:
             raise SnapshotError(
-                f"{self._root.path}: {path} cannot be put back: {error.strerror or error}. "
-                f"The old files are in {JOURNAL_FOLDER} there. Make the path writable, and call again"
+                f"{self._root.path}: {path} cannot be restored: {error.strerror or error}. "
+                f"The old files are in the subfolder {JOURNAL_FOLDER}. Make the path writable, and try again"
             ) from error
         _remove_journal(self._root)
 
@@ -576,7 +576,9 @@ def _recover(root: Root) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise SnapshotError(f"{root.path}/{JOURNAL_FOLDER} is not a folder of divebook: remove it") from error
+        raise SnapshotError(
+            f"{root.path}/{JOURNAL_FOLDER} was not created by divebook, but has a reserved name; remove it"
+        ) from error
     journal = _Journal(root, folder)
     try:
         try:
@@ -594,12 +596,13 @@ def _recover(root: Root) -> None:
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise SnapshotError(
                 f"{root.path}/{JOURNAL_FOLDER}/{_JOURNAL} is damaged, or was not written by divebook: "
-                f"{error}. Compare the old files in {JOURNAL_FOLDER} with the folder, and remove it"
+                f"{error}. Compare the old files in {JOURNAL_FOLDER} with those in the folder, and remove "
+                f"{JOURNAL_FOLDER}"
             ) from error
         if not is_ours:
             raise SnapshotError(
-                f"{root.path}/{JOURNAL_FOLDER} was written for another folder, so its files are not put back: "
-                "look into it, and remove it"
+                f"{root.path}/{JOURNAL_FOLDER} was written for another folder, so its files are not restored; "
+                f"check its files, and remove {JOURNAL_FOLDER}"
             )
         journal.undo(steps)
     finally:
@@ -626,8 +629,8 @@ def _remove_journal(root: Root) -> None:
         shutil.rmtree(JOURNAL_FOLDER, dir_fd=root.fd)
     except OSError as error:
         raise SnapshotError(
-            f"{root.path}/{JOURNAL_FOLDER} cannot be removed: {error.strerror or error}. The files of the folder are "
-            "as they were. Make the folder writable, and call again"
+            f"{root.path}/{JOURNAL_FOLDER} cannot be removed: {error.strerror or error}. The other files of the folder "
+            "are unchanged. Make the folder writable, and try again"
         ) from error
 
 
@@ -722,7 +725,9 @@ def _lock_again(root: Root, present: TreeEntries, unlocked: Iterable[str]) -> No
 
 def _may_not_be_changed(root: Root, path: str) -> PermissionError:
     folder = os.path.join(root.path, shown_path(path)) if path else root.path
-    return PermissionError(errno.EACCES, "this user may not read and change the folder, so nothing was changed", folder)
+    return PermissionError(
+        errno.EACCES, "you have no permission to read and change the folder, so nothing was changed", folder
+    )
 
 
 def open_folder(root: Root, path: str, mode: int) -> None:
@@ -951,7 +956,8 @@ def left_out_text(paths: Collection[str], how: str) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return (
         f"{plural(len(paths), 'protected file')} left out (hidden names and version-control metadata): "
-        f"{', '.join(names[:MOST_NAMED])}{more}. To take one over, name it or its folder: {how.format(names[0])}"
+        f"{', '.join(names[:MOST_NAMED])}{more}. To include a file, name the file or its folder: "
+        f"{how.format(names[0])}"
     )
 
 

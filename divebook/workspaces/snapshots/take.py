@@ -876,7 +876,7 @@ UNREADABLE = "may not be read"
 SPECIAL = "not a file, folder or link"
 DEEPEST = 100
 TOO_DEEP = "nested too deep"
-UNSTABLE = "was written while it was read: the tree has what it held for a moment"
+UNSTABLE = "changed while it was read, so the snapshot may contain an intermediate state"
 
 _Sign = tuple[int, ...]
 

@@ -29,11 +29,11 @@ export function headline({ error_type: type, message }: FailureView): string {
 /** Return the two columns of a failure's card. */
 export function card(failure: FailureView, reusedText: string, model: Model, root: HTMLElement): HTMLElement[] {
   const rows: [string, Node | string | false][] = [
-    ["Means", failure.means],
+    ["Meaning", failure.means],
     ["Where", where(failure, model)],
     ["Arguments", failure.arguments.length > 0 && argumentList(failure.arguments)],
-    ["Then", HANDLED[failure.handled]],
-    ["Kept", reusedText !== "" && `${reusedText}, safe in the log. You do not pay for them again.`],
+    ["Afterwards", HANDLED[failure.handled]],
+    ["Saved", reusedText !== "" && `${reusedText} in the log. When the run continues, saved results are reused and not paid for again.`],
   ];
   const facts = rows.flatMap(([name, value]) => (value === false || value === "" ? [] : [h("dt", {}, name), h("dd", {}, value)]));
   return [h("dl", {}, ...facts), h("div", { class: "code" }, ...source(failure, root), ...traceback(failure))];
@@ -45,7 +45,7 @@ function where({ step, item, path, called, attempt, failed_us: moment_us, id }: 
   if (item !== "") parts.push(", item ", h("strong", {}, item));
   if (called !== "" && called !== step) parts.push(", in ", h("strong", {}, called));
   if (branchOf(path) !== "") parts.push(`, ${branchOf(path)}`);
-  if (attempt > 1) parts.push(`, try ${attempt}`);
+  if (attempt > 1) parts.push(`, attempt ${attempt}`);
   parts.push(`, at ${moment(moment_us)}`);
   const show = button("Show in timeline", () => { model.reveal(id); }, { class: "quiet small" });
   return h("div", { class: "row" }, h("span", {}, ...parts), id >= 0 && show);
@@ -72,7 +72,7 @@ function source(failure: FailureView, root: HTMLElement): HTMLElement[] {
   const sourceRows = edits === null
     ? lines.map(({ number, text }) => row(number === line ? "at" : "", number, number === line ? "✕" : "", text))
     : edits.map(({ kind, number, text }) => row(kind, number, SIGNS[kind], text));
-  const editNote = edits !== null && h("span", { class: "soft" }, `edited since: ${plural(changedLines(edits), "line")}`);
+  const editNote = edits !== null && h("span", { class: "soft" }, `edited since the failure: ${plural(changedLines(edits), "line")}`);
   const caption = h("div", { class: "cap" }, h("strong", {}, place), editNote, go);
   return lines.length === 0 ? [caption] : [caption, h("div", { class: "src", dir: "ltr" }, ...sourceRows)];
 }

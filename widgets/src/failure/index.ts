@@ -5,7 +5,6 @@ import { h, setText, type View } from "../shared/dom";
 import { button, setAttribute } from "../shared/element";
 import type { Host, Part } from "../shared/lazypart";
 import type { Model } from "../shared/model";
-import { plural } from "../shared/format";
 import { textOf } from "../shared/celllinks";
 import { card, headline } from "./card";
 import style from "./failure.css";
@@ -20,14 +19,14 @@ function failureView(model: Model, host: Host): View {
     const attributes = { "aria-label": label, title: label, "aria-keyshortcuts": key };
     return button(sign, () => { go(position + by); }, attributes);
   };
-  const previousButton = step("‹", "Failure before", "P", -1);
+  const previousButton = step("‹", "Previous failure", "P", -1);
   const nextButton = step("›", "Next failure", "N", 1);
   const navigation = h("span", { class: "seg", role: "group", "aria-label": "Failures" }, previousButton, place, nextButton);
   const body = h("div", { class: "body" });
   const recovery = recoveryOptions(model, host, () => failures[position]);
   const summary = h("summary", { class: "head" }, title, same);
   const details = h("details", {}, summary, body, recovery.element);
-  const element = h("section", { class: "divebook-failure", "aria-label": "What failed" }, details, navigation);
+  const element = h("section", { class: "divebook-failure", "aria-label": "Failure" }, details, navigation);
   const liveRegion = h("div", { class: "db-hidden", role: "alert" });
   element.append(liveRegion);
   let failures: readonly FailureView[] = [];
@@ -63,10 +62,10 @@ function failureView(model: Model, host: Host): View {
 
   function showTexts(failure: FailureView, total: number): void {
     setText(title, `✕ ${headline(failure)}`);
-    setText(same, failure.same > 1 ? `the same error ${failure.same.toLocaleString("en")} times` : "");
+    setText(same, failure.same > 1 ? `${failure.same.toLocaleString("en")} failures with the same error` : "");
     navigation.hidden = total < 2;
     for (const stepButton of [previousButton, nextButton]) setAttribute(stepButton, "disabled", failures.length < 2);
-    const missing = total > failures.length ? `, ${plural(failures.length, "error")} shown` : "";
+    const missing = total > failures.length ? `, ${failures.length.toLocaleString("en")} shown` : "";
     setText(place, `${(position + 1).toLocaleString("en")} of ${total.toLocaleString("en")}${missing}`);
     recovery.update();
   }

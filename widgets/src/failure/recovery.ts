@@ -106,6 +106,6 @@ function planParts({ told: description, reused, live, cost, took_us: runTime }: 
   const price = [costText, timeText].filter(Boolean).join(" and ");
   const parts: (Node | string)[] = [description];
   if (reused !== "") parts.push(" ", h("strong", {}, "Reused:"), ` ${reused}.`);
-  if (live !== "") parts.push(" ", h("strong", {}, "Live:"), ` ${live}${price === "" ? "" : `, about ${price}`}.`);
+  if (live !== "") parts.push(" ", h("strong", {}, "New calls:"), ` ${live}${price === "" ? "" : `, about ${price}`}.`);
   return parts;
 }

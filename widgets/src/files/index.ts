@@ -117,9 +117,9 @@ function workspace({ name, kind, folder, total, added, removed, files, left_out:
   const origin = folder === "" ? "" : `, a copy of ${folder}`;
   const lines = h("span", { class: "lines" }, h("b", {}, `+${added.toLocaleString("en")}`), " ", h("i", {}, `−${removed.toLocaleString("en")}`));
   const head = h("p", { class: "head" }, h("strong", {}, name), h("span", { class: "soft" }, `${kind}${origin}`), lines);
-  const more = total > files.length && h("p", { class: "soft" }, `and ${plural(total - files.length, "file")} more: %dive files lists all`);
+  const more = total > files.length && h("p", { class: "soft" }, `${plural(total - files.length, "more file")}. %dive files lists all files.`);
   const omitted = leftOut.flatMap(({ path, reason }, place) => [place > 0 ? ", " : "", h("code", {}, path), ` (${reason})`]);
-  const missing = leftOut.length > 0 && h("p", { class: "soft" }, "Not kept: ", ...omitted);
+  const missing = leftOut.length > 0 && h("p", { class: "soft" }, "Not saved: ", ...omitted);
   const list = fileList(files, selection && ((file) => selection.checkbox(file)));
   const body = files.length > 1 ? h("div", { class: "lay" }, treeOf(files, list, selection), list) : list;
   return h("section", { class: "db-files" }, head, choice, body, more, missing);
@@ -155,22 +155,22 @@ function chooser({ name, points }: WorkspaceView, [at, since]: [number, number],
     select.value = String(selected);
     return select;
   };
-  const atSelect = choice("now", points, at);
-  const sinceSelect = choice("the beginning", points.slice(0, -1), since);
+  const atSelect = choice("the latest event", points, at);
+  const sinceSelect = choice("the start", points.slice(0, -1), since);
   const stepButton = (sign: string, name: string, by: 1 | -1): HTMLElement => {
     // The newest event is first, below the choice "now".
     const place = atSelect.selectedIndex - by;
     const go = (): void => { chooseEvents(Number(atSelect.options[place]?.value ?? 0), Number(sinceSelect.value)); };
     return button(sign, go, { class: "db-button small", "aria-label": name, title: name, disabled: place < 0 || place >= atSelect.options.length });
   };
-  const steps = [stepButton("‹", "Change before", -1), stepButton("›", "Next change", 1)];
-  const labels = [h("label", { class: "soft" }, "Files as they were at ", atSelect), ...steps, h("label", { class: "soft" }, "compared with ", sinceSelect)];
+  const steps = [stepButton("‹", "Previous change", -1), stepButton("›", "Next change", 1)];
+  const labels = [h("label", { class: "soft" }, "Files after ", atSelect), ...steps, h("label", { class: "soft" }, "compared with ", sinceSelect)];
   if (at === 0) return h("p", { class: "at" }, ...labels);
   const restoreLine = `%dive restore ${run} --to FOLDER --at ${at} --workspace ${name}`;
-  const restoreTitle = "Puts them into a folder: copies the line to run";
+  const restoreTitle = "Copy the command that restores these files into a folder";
   const restore = copyButton(() => restoreLine, { class: "db-button", title: restoreTitle }, "Copy %dive restore");
   const forkLine = `%dive fork ${run} --at ${at}`;
-  const forkTitle = "Another run from there: copies the line to run";
+  const forkTitle = "Copy the command that forks the run at this event";
   const fork = copyButton(() => forkLine, { class: "db-button", title: forkTitle }, "Copy %dive fork");
   return h("p", { class: "at" }, ...labels, restore, fork);
 }

@@ -59,9 +59,9 @@ export class FileSelection {
 
   /** Return the checkbox of a file. */
   checkbox(file: FileView): HTMLElement {
-    const box = h("input", { type: "checkbox", checked: this.isSelected(file), "aria-label": `Take over ${file.path}`, onchange: () => { this.select(file, box.checked); } });
+    const box = h("input", { type: "checkbox", checked: this.isSelected(file), "aria-label": `Apply ${file.path}`, onchange: () => { this.select(file, box.checked); } });
     this.#boxes.set(file.path, box);
-    if (file.protected) box.title = "A hidden file, or one of a version control system: taken over only if you select it";
+    if (file.protected) box.title = "This file is hidden or belongs to a version control system. It is applied only if you select it.";
     return box;
   }
 
@@ -85,9 +85,9 @@ export class FileSelection {
   refresh(): void {
     const count = this.#selectedFiles().length;
     const leftOut = (this.#workspace?.files.length ?? 0) - count;
-    setText(this.#button, `Take over ${plural(count, "file")}`);
+    setText(this.#button, `Apply ${plural(count, "file")}`);
     setText(this.#counts, leftOut > 0 ? `${count} approved, ${leftOut} left out` : "");
-    this.#button.title = `Writes them into ${this.#workspace?.folder ?? ""}, all or none. Files that changed there in the meantime are kept`;
+    this.#button.title = `Writes the approved files into ${this.#workspace?.folder ?? ""}. If one of them has changed there in the meantime, nothing is written.`;
     this.#button.disabled = count === 0 || this.#isAsking || this.model.connected === "detached";
   }
 

@@ -58,7 +58,7 @@ export class FileTree {
   constructor(files: readonly FileView[], host: TreeHost) {
     this.#host = host;
     const keys = ["↑ ↓ J K: select the next or previous file in the tree", "Enter: show the difference of the selected file"];
-    if (host.approve !== undefined) keys.push("A: approve the file, in the tree", "X: leave the file out, in the tree");
+    if (host.approve !== undefined) keys.push("A: approve the selected file", "X: leave out the selected file");
     this.element = h("div", { class: "tree", role: "tree", "aria-label": "Changed files", "data-keys": keys.join("|"), onkeydown: (event: KeyboardEvent) => { this.#onKey(event); } });
     this.element.append(...this.#children(foldersOf(files), 0));
     this.#setTabStop([...this.#files.keys()][0]);

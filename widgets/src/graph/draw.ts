@@ -18,15 +18,15 @@ export const SIGNS: Record<StepStatus, string> = {
   caught: "↷",
 };
 export const WORDS: Record<StepStatus, string> = {
-  pending: "not yet",
+  pending: "not started",
   untaken: "not taken",
   running: "running",
-  stopped: "stopped in it",
+  stopped: "the run stopped here",
   waiting: "waits for you",
   completed: "completed",
   failed: "failed",
   cancelled: "cancelled",
-  caught: "failed, continued elsewhere",
+  caught: "failed, and the error was caught",
 };
 /** Display names of step types, if they differ from the type. */
 const TYPES: Record<string, string> = { interrupt: "question" };
@@ -47,7 +47,7 @@ export function drawStep(step: GraphStep, { x, y }: Point): StepDrawing {
   const sign = svg("text", { x: 14, y: HEIGHT / 2 + 5, class: "sign", "text-anchor": "middle", ...HIDDEN });
   const visits = svg("text", { x: WIDTH - 8, y: HEIGHT / 2 - 4, class: "visits", "text-anchor": "end", ...HIDDEN });
   const name = svg("text", { x: 27, y: HEIGHT / 2 - 4, class: "name", ...HIDDEN }, oneLine(step.name, NAME_LENGTH));
-  const typeText = (TYPES[step.type] ?? step.type) + (step.each ? " · each item" : "");
+  const typeText = (TYPES[step.type] ?? step.type) + (step.each ? " · per item" : "");
   const type = svg("text", { x: 27, y: HEIGHT / 2 + 13, class: "type", ...HIDDEN }, oneLine(typeText, TYPE_LENGTH));
   const box = svg("rect", { width: WIDTH, height: HEIGHT, rx: step.type === "prompt" ? 10 : 3, class: "box" });
   const behind = step.each && svg("rect", { x: 4, y: 4, width: WIDTH, height: HEIGHT, rx: 3, class: "box behind" });

@@ -18,13 +18,13 @@ import { currentOf, keptText, progress } from "./progress";
 import "./head.css";
 
 const DURABILITY = {
-  durable: ["durable", "Every event is safe on disk, even if the power fails."],
-  relaxed: ["relaxed", "Events survive a crash of this process; a power failure may take the latest."],
-  memory: ["memory only", "Events are kept in memory and end with this process."],
+  durable: ["durable", "Every event is on disk, and survives a power failure."],
+  relaxed: ["relaxed", "Events survive a crash of this process. A power failure may lose the latest events."],
+  memory: ["memory only", "Events are only in memory. They are lost when this process ends."],
 } as const;
 const BADGES: Record<string, string> = {
-  "what-if": "Examines another run with a change. Totals do not count it.",
-  trial: "Runs one step of another run again. Totals do not count it.",
+  "what-if": "Repeats another run with a change, to compare the results. It is not included in totals.",
+  trial: "Runs one step of another run again. It is not included in totals.",
   fork: "Continues another run from one of its events.",
 };
 const TICK = 500; // milliseconds between two updates of the numbers
@@ -42,13 +42,13 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   const dashboards = h("span", { class: "db-dashboards", hidden: true });
   const noticeText = h("span");
   const resume = button("Resume", () => { rerun(root); }, { class: "db-button" });
-  resume.title = "Runs the cells above and this one again. The run continues: its completed calls are not repeated.";
+  resume.title = "Runs the cells above and this cell again. The run then continues without repeating its completed calls.";
   const notice = h("div", { class: "db-notice row", role: "status", hidden: true }, noticeText);
   const waitNotice = h("div", { class: "db-notice db-waits", hidden: true });
   const error = h("div", { class: "db-error", role: "alert", hidden: true });
   const keys = keysList(root);
-  const copyTitle = "Copy the line that opens this run in any notebook";
-  const copy = copyButton(() => pythonOf(model.header), { class: "quiet small", title: copyTitle, "aria-label": "Copy the line that opens this run" });
+  const copyTitle = "Copy the Python code that opens this run in any notebook";
+  const copy = copyButton(() => pythonOf(model.header), { class: "quiet small", title: copyTitle, "aria-label": "Copy the Python code that opens this run" });
   const actionBar = actions(model, connection, showNotice);
   const progressBars = progress(model);
   const consumption = facts(model);
@@ -82,7 +82,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
     const displayStatus = connectionStatus !== "" ? "paused" : displayStatusOf(model.header);
     setText(status, `${SIGNS[displayStatus] ?? ""} ${connectionStatus || displayStatus}`);
     status.dataset["status"] = displayStatus;
-    status.title = displayStatus === "asleep" ? "It continues automatically. A bar in the timeline shows what it waits for." : "";
+    status.title = displayStatus === "asleep" ? "The run continues automatically. A bar in the timeline shows what it waits for." : "";
   }
 
   /** Show the header of the model. The numbers are updated at most every MIN_TICK milliseconds while the run is live. */
@@ -95,7 +95,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
     setText(badge, header.badge);
     badge.title = BADGES[header.badge] ?? "";
     badge.hidden = header.badge === "";
-    setText(when, header.started_us === null ? "" : `began ${moment(header.started_us)}`);
+    setText(when, header.started_us === null ? "" : `started ${moment(header.started_us)}`);
     const [word, meaning] = DURABILITY[header.durability];
     setText(durability, word);
     durability.title = meaning;
@@ -172,26 +172,26 @@ function isStopped(model: Model): boolean {
 function connectionStatusOf(model: Model): string {
   if (model.header !== null && model.isOver) return "";
   if (model.connected === "detached") return "kernel stopped";
-  return model.connected === "silent" ? "does not answer" : "";
+  return model.connected === "silent" ? "kernel does not answer" : "";
 }
 
 /** Return what is kept of a run whose kernel is gone, and how to continue it, unless a button does that. */
 function stoppedText(model: Model, hasButton: boolean): string {
   const { header } = model;
   if (header === null) return kernelStopped("continue.");
-  if (model.isOver) return "The kernel stopped. The run had ended before.";
+  if (model.isOver) return "The kernel stopped after the run had ended.";
   const kept = keptText(currentOf(header));
-  return hasButton ? `The kernel stopped. ${kept}` : `${kernelStopped(`continue, or: %dive resume ${header.execution_id}.`)} ${kept}`;
+  return hasButton ? `The kernel stopped. ${kept}` : `${kernelStopped(`continue, or run %dive resume ${header.execution_id}.`)} ${kept}`;
 }
 
 function pausedText({ header }: Model): string {
-  return header !== null && displayStatusOf(header) === "paused" ? "paused. Run the cell again to continue." : "";
+  return header !== null && displayStatusOf(header) === "paused" ? "The run is paused. Run the cell again to continue the run." : "";
 }
 
 /** Return how to use the result of a run that was fixed after its cell had failed. */
 function completedText({ header }: Model, hasFailed: boolean): string {
   if (!hasFailed || header?.status !== "completed") return "";
-  return "The run has completed, after its cell had failed. Run the cell again to use the result: it is taken from the log.";
+  return "The run has completed, but its cell had failed before. Run the cell again to get the result from the log.";
 }
 
 /** Return the status to display. In the log, a paused run is still "running", and a run that waits for a time is "waiting". */

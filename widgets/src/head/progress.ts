@@ -51,7 +51,7 @@ function stepsWithItems(header: Header | null): StepProgress[] {
 
 /** Return the text about the results that are kept if the run is cancelled. */
 export function keptText(step: StepProgress | undefined): string {
-  return step === undefined ? "What is done is kept." : `${number(step.done)} of ${number(step.total)} are kept.`;
+  return step === undefined ? "Completed calls are saved." : `${number(step.done)} of ${number(step.total)} items are saved.`;
 }
 
 /** Return how many items are done without a failure. Failed and missing items are shown beside it, and add up to the total with it. */

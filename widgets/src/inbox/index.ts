@@ -35,8 +35,8 @@ function render({ model: wire, el }: RenderProps): () => void {
   function show(): void {
     prompt.update([...state.questions.values()]);
     prompt.showStatus();
-    const more = state.hidden > 0 ? `${state.hidden.toLocaleString("en")} more open questions. Answer these first` : "";
-    const empty = state.questions.size === 0 ? "No open question" : "";
+    const more = state.hidden > 0 ? `${state.hidden.toLocaleString("en")} more open questions appear after you answer these.` : "";
+    const empty = state.questions.size === 0 ? "No open questions" : "";
     setText(notice, WORDS[state.connected] || more || empty);
   }
 

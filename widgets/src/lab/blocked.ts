@@ -3,6 +3,7 @@
 
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
+import { plural } from "../shared/format";
 import { python } from "../shared/python";
 import { insertBelow, isInNotebook } from "../shared/celllinks";
 
@@ -50,7 +51,7 @@ export function codeFor(run: string, results: ReadonlyMap<string, unknown>): str
 
 /** Return the type of a value in words, for the line below an input. */
 function typeOf(value: unknown): string {
-  if (value === null) return "nothing (null)";
+  if (value === null) return "null";
   if (Array.isArray(value)) return `a list of ${value.length}`;
   return { string: "a string", number: "a number", boolean: "a boolean", object: "an object" }[typeof value as string] ?? "";
 }
@@ -72,7 +73,7 @@ export function blockedCalls({ run, blocked }: WhatIfData): HTMLElement {
   };
   const cancel = button("Cancel", () => { setOpen(false); });
   const form = h("div", { class: "fields", hidden: true }, ...fields, h("div", { class: "row" }, submit, cancel, note));
-  const open = button("Give a result", () => { setOpen(true); }, { "aria-expanded": "false" });
+  const open = button("Enter a result", () => { setOpen(true); }, { "aria-expanded": "false" });
   const setOpen = (isOpen: boolean): void => {
     form.hidden = !isOpen;
     open.hidden = isOpen;
@@ -82,13 +83,13 @@ export function blockedCalls({ run, blocked }: WhatIfData): HTMLElement {
     else open.focus();
   };
   const count = blocked.length === 1 ? "1 call was blocked" : `${blocked.length} calls were blocked`;
-  const title = h("span", {}, h("strong", {}, count), ", because a what-if changes nothing outside. What follows lacks the result.");
+  const title = h("span", {}, h("strong", {}, count), `, because a what-if has no side effects. Later steps ran without ${blocked.length === 1 ? "its result" : "their results"}.`);
   return h("div", { class: "blocked", role: "group", "aria-label": count }, h("div", { class: "row" }, title, open), form);
 }
 
 function noteFor(count: number, total: number): string {
   if (count === 0) return "Enter a result first.";
-  return count < total ? `Calls without a result stay blocked (${total - count}).` : "Runs in a new cell below; recorded results are reused.";
+  return count < total ? `${plural(total - count, "call")} without a result stay${total - count === 1 ? "s" : ""} blocked.` : "Runs in a new cell below, and reuses the recorded results.";
 }
 
 function field(call: BlockedCall, isFirst: boolean, inputs: Map<string, HTMLTextAreaElement>, onChange: () => void): HTMLElement {

@@ -24,21 +24,21 @@ export const text: Check = (value, where) => {
 };
 
 export const boolean: Check = (value, where) => {
-  if (typeof value !== "boolean") refuse(where, "true or false");
+  if (typeof value !== "boolean") refuse(where, "a boolean");
 };
 
 /** A number within limits. By default it must be an integer. */
 export function number(least = -MAX_NUMBER, most = MAX_NUMBER, whole = true): Check {
   return (value, where) => {
     const fits = typeof value === "number" && value >= least && value <= most && (!whole || Number.isInteger(value));
-    if (!fits) refuse(where, "a number within its limits");
+    if (!fits) refuse(where, "a number in the allowed range");
   };
 }
 
 /** One of some words. */
 export function oneOf(...words: readonly string[]): Check {
   return (value, where) => {
-    if (typeof value !== "string" || !words.includes(value)) refuse(where, "one of its words");
+    if (typeof value !== "string" || !words.includes(value)) refuse(where, "one of the allowed values");
   };
 }
 

@@ -3,7 +3,7 @@
 
 import type { Ack } from "../protocol";
 import { freshId, type KernelMessage, type Wire } from "../shared/channel";
-import type { Comm, Kernel, Panel, Tracker } from "./jupyterlab";
+import type { Comm, ControlReply, Kernel, Panel, Tracker } from "./jupyterlab";
 import { forEachNotebook } from "./notebooks";
 
 const END_STATUSES = new Set(["restarting", "autorestarting", "terminating", "dead"]);
@@ -19,11 +19,15 @@ export function followComms<T extends KernelMessage>(tracker: Tracker, target: s
     followed.add(kernel);
     followKernel(kernel, target, onComm);
   };
-  const followPanel = ({ sessionContext }: Panel): void => {
-    followOnce(sessionContext.session?.kernel);
-    sessionContext.kernelChanged.connect((_, { newValue }) => { followOnce(newValue); });
-  };
-  forEachNotebook(tracker, followPanel);
+  forEachKernel(tracker, followOnce);
+}
+
+/** Call a function for each kernel of the notebooks, including kernels that are started later. */
+export function forEachKernel(tracker: Tracker, visit: (kernel: Kernel | null | undefined) => void): void {
+  forEachNotebook(tracker, ({ sessionContext }: Panel) => {
+    visit(sessionContext.session?.kernel);
+    sessionContext.kernelChanged.connect((_, { newValue }) => { visit(newValue); });
+  });
 }
 
 /** Follow the comms of one kernel until the kernel restarts or ends. */
@@ -48,22 +52,27 @@ function followKernel<T extends KernelMessage>(kernel: Kernel, target: string, o
   adoption.catch(() => undefined); // the kernel has ended meanwhile; the next one is followed anew
 }
 
-/**
- * Return the ids of the comms that a kernel has open. The request uses the control channel, because the shell channel
- * answers only after the running cells.
- */
+/** Return the ids of the comms that a kernel has open. */
 async function commsOf(kernel: Kernel, target: string): Promise<string[]> {
+  const { content } = await askKernel(kernel, "comm_info_request", { target_name: target });
+  return Object.keys(content.comms ?? {});
+}
+
+/**
+ * Send a request on the control channel and return its reply. The shell channel answers only after the running cells. The promise
+ * resolves when the kernel has also reported on the iopub channel that it is done.
+ */
+export async function askKernel(kernel: Kernel, type: string, content: object): Promise<ControlReply> {
   const header = {
     msg_id: freshId(),
-    msg_type: "comm_info_request",
+    msg_type: type,
     session: kernel.clientId,
     username: kernel.username,
     version: "5.3",
     date: new Date().toISOString(),
   };
-  const request = { header, parent_header: {}, metadata: {}, content: { target_name: target }, buffers: [], channel: "control" };
-  const { content } = await kernel.sendControlMessage(request, true).done;
-  return Object.keys(content.comms ?? {});
+  const request = { header, parent_header: {}, metadata: {}, content, buffers: [], channel: "control" };
+  return kernel.sendControlMessage(request, true).done;
 }
 
 /** Adapt a comm to the interface of channels. */

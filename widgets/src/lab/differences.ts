@@ -42,7 +42,7 @@ export class Differences {
   constructor(all: HTMLElement[], root: HTMLElement, frameCode = "") {
     this.#rows = all.filter(isDifference);
     this.#same = all.filter((row) => !isDifference(row));
-    this.#filters = h("div", { class: "seg", role: "group", "aria-label": "Which differences" });
+    this.#filters = h("div", { class: "seg", role: "group", "aria-label": "Kinds of differences" });
     const counts = FILTERS.map(([filter, label]) => ({ filter, label, count: this.#rows.filter((row) => fits(row, filter)).length }));
     const total = counts[0]?.count ?? 0;
     // A filter that shows all differences or none is no choice.
@@ -55,10 +55,10 @@ export class Differences {
       return button(name, () => { this.#step(by); }, attributes);
     };
     const keys = keysList(root);
-    const previous = stepButton("Difference before", "P", -1);
+    const previous = stepButton("Previous difference", "P", -1);
     const next = stepButton("Next difference", "N", 1);
     const frameTitle = "Copy the line of code that returns all differences as a DataFrame";
-    const frame = frameCode !== "" && copyButton(() => frameCode, { class: "small", title: frameTitle }, "As a frame");
+    const frame = frameCode !== "" && copyButton(() => frameCode, { class: "small", title: frameTitle }, "As a DataFrame");
     const steps = h("span", { class: "steps" }, this.#position, previous, next, frame, keys.button);
     const row = h("div", { class: "row" }, this.#filters, this.#search, h("span", { class: "grow" }), steps);
     // Rows inside of a folded group have no mark of their own: the mark of the group stands for them.
@@ -68,7 +68,7 @@ export class Differences {
 
   /** Return the map: one mark for each difference in order. The width of an equal part grows with its length, up to a limit. */
   #map(all: HTMLElement[]): HTMLElement {
-    const map = h("div", { class: "map", role: "group", "aria-label": "Map of the differences", "data-keys": "← →: difference to difference, on the map" });
+    const map = h("div", { class: "map", role: "group", "aria-label": "Map of the differences", "data-keys": "← →: previous or next difference on the map" });
     for (const row of all) map.append(isDifference(row) ? this.#mark(row) : sameMark(row));
     map.addEventListener("keydown", (event) => {
       const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -80,7 +80,7 @@ export class Differences {
     });
     const kinds = KINDS.filter((kind) => this.#rows.some((row) => kindOf(row) === kind));
     const legend = kinds.map((kind) => h("span", {}, h("span", { class: `mark ${kind}`, "aria-hidden": "true" }), kind));
-    const same = h("span", {}, h("span", { class: "mark", "aria-hidden": "true" }), "the same result");
+    const same = h("span", {}, h("span", { class: "mark", "aria-hidden": "true" }), "same result");
     return h("div", { class: "mapped" }, map, h("div", { class: "legend" }, same, ...legend));
   }
 

@@ -9,8 +9,11 @@ import { forEachNotebook } from "./notebooks";
 
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 const RANK = -20; // the widgets' own renderer has -10
-const MAX_TRIES = 3; // the model may be announced later than the view
-const MANAGER_TIMEOUT = 1_500; // milliseconds to wait for the widget manager, which a busy kernel delays
+// All in milliseconds.
+const MANAGER_TIMEOUT = 1_500; // to wait for the widget manager, which a busy kernel delays
+const LOOK_EVERY = 250;
+const LOOK_FOR = 180_000; // a page that shares a notebook may get the output long before the model is announced
+const ADDED_EVENT = "db-host-added";
 
 /** Register the container in all notebooks, including notebooks that are opened later. */
 export function hostViews(tracker: Tracker, base: PanelClass): void {
@@ -39,6 +42,7 @@ function hostClass(base: PanelClass): HostClass {
       super();
       this.#panel = panel;
       this.addClass("db-host");
+      this.node.addEventListener(ADDED_EVENT, () => { this.#update(); });
     }
 
     async renderModel(model: MimeModel): Promise<void> {
@@ -56,29 +60,47 @@ function hostClass(base: PanelClass): HostClass {
     /** Load the view. For a moment nothing is shown, until it is known whether the view exists. */
     async #load(id: string): Promise<void> {
       this.#id = id;
+      this.node.dataset["view"] = id;
       this.#canShowSaved = false;
       setTimeout(() => { this.#allowSaved(); }, MANAGER_TIMEOUT);
       await managerReady(this.#panel);
-      if (this.isDisposed || id !== this.#id) return;
-      this.#liveRenderer?.dispose();
-      this.#liveRenderer = rendererOf(this.#panel.content.rendermime, WIDGET);
-      if (this.#liveRenderer !== null) {
-        this.addWidget(this.#liveRenderer);
-        this.#mutations.disconnect();
-        this.#mutations.observe(this.#liveRenderer.node, { childList: true });
-        await this.#render(this.#liveRenderer, id, MAX_TRIES);
-      }
+      if (!this.#isCurrent(id)) return;
+      announce(this.node);
+      await this.#render(id);
       this.#allowSaved();
+      void this.#keepLooking(id);
     }
 
-    async #render(liveRenderer: Renderer, id: string, tries: number): Promise<void> {
-      await liveRenderer.renderModel(mimeModel({ [WIDGET]: { version_major: 2, version_minor: 0, model_id: id } }));
-      if (tries > 1 && liveRenderer.node.firstElementChild === null) {
-        const retry = (): void => {
-          const isCurrent = !this.isDisposed && liveRenderer === this.#liveRenderer;
-          if (isCurrent && liveRenderer.node.firstElementChild === null) void this.#render(liveRenderer, id, tries - 1);
-        };
-        setTimeout(retry, MANAGER_TIMEOUT);
+    #isCurrent(id: string): boolean {
+      return !this.isDisposed && id === this.#id && !isRepeated(this.node);
+    }
+
+    #hasView(): boolean {
+      return this.#liveRenderer !== null && this.#liveRenderer.node.firstElementChild !== null;
+    }
+
+    /** Render the view with a new renderer: one that did not find the model never looks for it again. */
+    async #render(id: string): Promise<void> {
+      this.#liveRenderer?.dispose();
+      this.#liveRenderer = rendererOf(this.#panel.content.rendermime, WIDGET);
+      if (this.#liveRenderer === null) return;
+      this.addWidget(this.#liveRenderer);
+      this.#mutations.disconnect();
+      this.#mutations.observe(this.#liveRenderer.node, { childList: true });
+      this.#update();
+      await this.#liveRenderer.renderModel(mimeModel({ [WIDGET]: { version_major: 2, version_minor: 0, model_id: id } }));
+    }
+
+    /**
+     * Render the view again when its model is announced later than its output: the output comes with the shared document, the
+     * model from the kernel. The id of a model is that of its comm.
+     */
+    async #keepLooking(id: string): Promise<void> {
+      for (const end = Date.now() + LOOK_FOR; Date.now() < end && this.#isCurrent(id) && !this.#hasView(); ) {
+        await pause(LOOK_EVERY);
+        const isAnnounced = this.#panel.sessionContext.session?.kernel?.hasComm(id) ?? false;
+        // A renderer may have found the model meanwhile, which the manager finds when it has asked a busy kernel.
+        if (isAnnounced && this.#isCurrent(id) && !this.#hasView()) await this.#render(id);
       }
     }
 
@@ -88,14 +110,21 @@ function hostClass(base: PanelClass): HostClass {
     }
 
     /**
-     * Show the view if it exists, else the saved form.
+     * Show the view if it exists, else the saved form; nothing if a later output of the cell shows the same view.
      * Without a model, the widgets' renderer contains no element, at most a text that reports the error, and is hidden.
      */
     #update(): void {
       if (this.isDisposed) return;
-      const hasView = this.#liveRenderer !== null && this.#liveRenderer.node.firstElementChild !== null;
+      const repeated = isRepeated(this.node);
+      this.node.classList.toggle("db-repeated", repeated);
+      if (repeated) {
+        this.#liveRenderer?.dispose();
+        this.#liveRenderer = null;
+        this.#mutations.disconnect();
+      }
+      const hasView = this.#hasView();
       if (this.#liveRenderer !== null) this.#liveRenderer.node.style.display = hasView ? "" : "none";
-      if (hasView) {
+      if (hasView || repeated) {
         this.#savedRenderer?.dispose();
         this.#savedRenderer = null;
       } else if (this.#canShowSaved && this.#savedRenderer === null && this.#model !== null) {
@@ -120,6 +149,28 @@ function hostClass(base: PanelClass): HostClass {
 async function managerReady({ sessionContext }: Panel): Promise<void> {
   await sessionContext.ready;
   await new Promise((resolve) => { setTimeout(resolve, 0); });
+}
+
+/**
+ * Return true if a later output of the same cell shows the same view. jupyter-server-documents 0.3 appends an update of an output
+ * to the outputs of the cell instead of replacing the output.
+ */
+function isRepeated(host: HTMLElement): boolean {
+  const last = hostsBeside(host).filter((other) => other.dataset["view"] === host.dataset["view"]).at(-1);
+  return last !== undefined && last !== host;
+}
+
+/** Let the outputs of a cell that show a view check whether the new one repeats theirs. */
+function announce(host: HTMLElement): void {
+  for (const other of hostsBeside(host)) other.dispatchEvent(new Event(ADDED_EVENT));
+}
+
+function hostsBeside(host: HTMLElement): HTMLElement[] {
+  return [...(host.closest(".jp-OutputArea")?.querySelectorAll<HTMLElement>(".db-host") ?? [])];
+}
+
+async function pause(milliseconds: number): Promise<void> {
+  await new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 }
 
 /** Create the renderer of a MIME type; null if the page has none. */

@@ -5,10 +5,12 @@ import { followLineLinks } from "./linelinks";
 import { highlight } from "./highlight";
 import { PLUGIN, activateQuestions } from "./questions";
 import { renderComparisons } from "./comparison";
+import { addTile } from "./launcher";
+import { connectEarly } from "./busykernel";
 import { hostViews } from "./host";
 import { FORMULAS_EVENT } from "../shared/typeset";
 import type {
-  App, CellActions, CellCreation, CellRuns, FrontTracker, Languages, LuminoWidget, LuminoWidgetClass, MimeModel, Notices, Palette,
+  App, CellActions, CellCreation, CellRuns, FrontTracker, Languages, Launcher, LauncherApp, LuminoWidget, LuminoWidgetClass, MimeModel, Notices, Palette,
   PanelApp, PanelClass, SettingRegistry, SideWidgetClass, StatusBar, Tracker, Typesetter,
 } from "./jupyterlab";
 import "./questions.css";
@@ -45,6 +47,7 @@ async function shared<T>(name: string): Promise<T> {
 const NOTEBOOK = "@jupyterlab/notebook";
 const APPUTILS = "@jupyterlab/apputils";
 const WIDGETS = "@lumino/widgets";
+const LAUNCHER = "@jupyterlab/launcher";
 
 /** Dependencies of a plugin: tokens of services that it needs, and of those that it uses if the page has them. */
 interface Dependencies {
@@ -66,8 +69,8 @@ async function extension(): Promise<unknown> {
     followLineLinks(tracker, NotebookActions);
   };
   const requires = [INotebookTracker, IEditorLanguageRegistry];
-  const highlighting = plugin("divebook:highlight", "Colours %%dive cells as YAML, and goes to lines of cells.", { requires }, activate);
-  return [highlighting, await views(), await questions(), await panel()];
+  const highlighting = plugin("divebook:highlight", "Highlights %%dive cells as YAML, and opens lines of cells.", { requires }, activate);
+  return [highlighting, await views(), await questions(), await panel(), await tile()];
 }
 
 /** Return the plugin that shows live views and compared runs. */
@@ -76,11 +79,12 @@ async function views(): Promise<unknown> {
   const { Panel } = await shared<{ Panel: PanelClass }>(WIDGETS);
   const { ILatexTypesetter } = await shared<{ ILatexTypesetter: unknown }>("@jupyterlab/rendermime");
   const activate = (_: unknown, tracker: Tracker, typesetter: Typesetter | null): void => {
+    connectEarly(tracker);
     hostViews(tracker, Panel);
     renderComparisons(tracker, Panel);
     document.addEventListener(FORMULAS_EVENT, ({ target }) => { void typesetter?.typeset(target as HTMLElement); });
   };
-  const description = "Shows live views, what is saved of them once their kernel is gone, and runs beside each other.";
+  const description = "Shows live views of runs, their saved versions when no kernel is running, and comparisons of runs.";
   return plugin("divebook:views", description, { requires: [INotebookTracker], optional: [ILatexTypesetter] }, activate);
 }
 
@@ -95,7 +99,7 @@ async function questions(): Promise<unknown> {
     addStyle();
     activateQuestions(app, tracker, { notices, actions: NotebookActions, widget: Widget }, bar, settings);
   };
-  return plugin(PLUGIN, "Shows notices of new questions.", { requires: [INotebookTracker], optional: [IStatusBar, ISettingRegistry] }, activate);
+  return plugin(PLUGIN, "Shows notifications of new questions.", { requires: [INotebookTracker], optional: [IStatusBar, ISettingRegistry] }, activate);
 }
 
 /** Return the plugin with the side panel. */
@@ -108,8 +112,15 @@ async function panel(): Promise<unknown> {
     addStyle();
     addPanel(app, tracker, { actions: NotebookActions, widget: Widget, load: loadPanel }, palette);
   };
-  const description = "Shows runs and questions beside the notebook.";
+  const description = "Shows runs and questions in a side panel.";
   return plugin("divebook:runs", description, { requires: [INotebookTracker], optional: [ICommandPalette] }, activate);
+}
+
+/** Return the plugin with the tile of the launcher. Notebook 7 has no launcher. */
+async function tile(): Promise<unknown> {
+  const optional = LAUNCHER in scope ? [(await shared<{ ILauncher: unknown }>(LAUNCHER)).ILauncher] : [];
+  const activate = (app: LauncherApp, launcher?: Launcher | null): void => { addTile(app, launcher ?? null); };
+  return plugin("divebook:launcher", "Opens notebooks with an agent and a workflow.", { requires: [], optional }, activate);
 }
 
 /** Return the renderer for saved runs, which the page loads separately from the plugins. */

@@ -16,6 +16,11 @@ export interface Comm {
   send: (data: unknown) => unknown;
 }
 
+/** Reply on the control channel of a kernel. */
+export interface ControlReply {
+  content: { comms?: Record<string, unknown> };
+}
+
 export interface Kernel {
   readonly id: string;
   readonly clientId: string;
@@ -24,7 +29,13 @@ export interface Kernel {
   hasComm: (id: string) => boolean;
   createComm: (target: string, id: string) => Comm;
   registerCommTarget: (target: string, opened: (comm: Comm) => void) => void;
-  sendControlMessage: (request: object, expectsReply: true) => { done: Promise<{ content: { comms?: Record<string, unknown> } }> };
+  sendControlMessage: (request: object, expectsReply: true) => { done: Promise<ControlReply> };
+  readonly connectionStatus: string;
+  connectionStatusChanged: Signal<unknown, string>;
+  /** Resolves when the kernel has described itself on the shell channel. */
+  readonly info: Promise<unknown>;
+  /** Not public. Sends the messages that are held back. */
+  _sendPending?: () => void;
   statusChanged: Signal<unknown, string>;
   disposed: Signal<unknown, unknown>;
 }
@@ -104,6 +115,27 @@ export interface App {
 export interface PanelApp extends App {
   shell: App["shell"] & { add: (widget: SideWidget, area: "right", options: { rank: number }) => void };
   commands: App["commands"] & { addCommand: (id: string, command: { label: string; caption: string; execute: () => void }) => unknown };
+}
+
+/** The application, as a plugin with a tile in the launcher needs it. */
+export interface LauncherApp {
+  serviceManager: { kernelspecs: { ready: Promise<void>; specs: { default: string } | null } };
+  commands: {
+    addCommand: (id: string, command: { label: string; caption: string; execute: (args: { cwd?: string }) => unknown }) => unknown;
+    execute: (id: string, args: object) => Promise<unknown>;
+  };
+}
+
+export interface Launcher {
+  add: (item: { command: string; category: string; rank: number }) => unknown;
+}
+
+/** Notebook that was just created. */
+export interface NewNotebook {
+  context: {
+    ready: Promise<void>;
+    model: { sharedModel: { insertCells: (at: number, cells: object[]) => void; deleteCellRange: (from: number, to: number) => void } };
+  };
 }
 
 /** Command palette. */

@@ -24,7 +24,7 @@ export function statusItem(openQuestions: OpenQuestions, locator: QuestionLocato
     const count = openQuestions.open.length;
     const text = plural(count, "question");
     setText(element, count === 0 ? "" : `? ${text}`);
-    element.title = count === 0 ? "" : `divebook: ${text} for you. Click to go there.`;
+    element.title = count === 0 ? "" : `divebook: ${text} for you. Click to go to the next question.`;
   });
   return element;
 }

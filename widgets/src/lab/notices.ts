@@ -1,6 +1,7 @@
 // Notification for each run with a question, with a link to it: in JupyterLab, and on the desktop if a person has
 // enabled that.
 
+import { plural } from "../shared/format";
 import { oneLine } from "../shared/text";
 import { obviousAnswer } from "../prompt/kinds";
 import type { NoticeAction, Notices } from "./jupyterlab";
@@ -44,7 +45,7 @@ export function notify(openQuestions: OpenQuestions, notices: Notices, locator: 
       });
     };
     const actions: NoticeAction[] = [
-      { label: "Go there", displayType: "accent", callback: go },
+      { label: "Go to question", displayType: "accent", callback: go },
       ...(suggestion === undefined ? [] : [{ label: `Answer: ${oneLine(suggestion.label, MAX_ANSWER_LENGTH)}`, callback: answer }]),
       { label: "Later", callback: () => { noticeByRun.delete(run); } },
     ];
@@ -87,6 +88,6 @@ function byRun(open: readonly OpenQuestion[]): Map<string, OpenQuestion[]> {
 /** Return the workflow and the first question of a run on one line. */
 function textOf([first, ...more]: readonly OpenQuestion[]): string {
   if (first === undefined) return "";
-  const rest = more.length === 0 ? "" : ` (and ${more.length} more)`;
+  const rest = more.length === 0 ? "" : ` (and ${plural(more.length, "more question")})`;
   return `${oneLine(`${askerName(first.question)} asks: ${first.question.question}`, MAX_LENGTH - rest.length)}${rest}`;
 }

@@ -36,12 +36,12 @@ export function addPanel(app: PanelApp, tracker: FrontTracker, parts: Parts, pal
   };
   app.commands.addCommand(COMMANDS.runs, {
     label: "Runs of this notebook",
-    caption: "Show the runs and the inbox beside the notebook",
+    caption: "Show the runs and the inbox next to the notebook",
     execute: () => { show(false); },
   });
   app.commands.addCommand(COMMANDS.inbox, {
-    label: "Questions of runs",
-    caption: "Show what waits for an answer beside the notebook",
+    label: "Open questions of runs",
+    caption: "Show the open questions next to the notebook",
     execute: () => { show(true); },
   });
   for (const command of Object.values(COMMANDS)) palette?.addItem({ command, category: "divebook" });
@@ -50,7 +50,7 @@ export function addPanel(app: PanelApp, tracker: FrontTracker, parts: Parts, pal
 function withTitle(item: SideWidget): SideWidget {
   item.id = ID;
   item.title.label = "Runs";
-  item.title.caption = "Runs of divebook";
+  item.title.caption = "divebook runs";
   return item;
 }
 
@@ -103,8 +103,8 @@ class SidePanel {
   }
 
   #emptyText(): string {
-    if (this.#tracker.currentWidget === null) return "Open a notebook: its runs are shown here.";
-    return "This notebook's kernel has not used divebook yet. Run a cell with %load_ext divebook, or %dive runs, and its runs are shown here.";
+    if (this.#tracker.currentWidget === null) return "Open a notebook to see its runs here.";
+    return "The kernel of this notebook has not loaded divebook yet. Run a cell with %load_ext divebook or %dive runs to see the runs here.";
   }
 
   async #showBrowser(wire: Wire<RunsMessage>): Promise<void> {

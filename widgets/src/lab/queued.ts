@@ -42,11 +42,11 @@ function draw(panel: Panel, openQuestion: OpenQuestion | undefined, locator: Que
 function bar(openQuestion: OpenQuestion, locator: QuestionLocator): HTMLElement {
   const { interrupt_id: id, question } = openQuestion.question;
   const text = `${askerName(openQuestion.question)} asks: ${question}`;
-  const go = button("Go there", () => { void locator.navigate(openQuestion); }, { class: "small" });
+  const go = button("Go to question", () => { void locator.navigate(openQuestion); }, { class: "small" });
   return h(
     "div",
     { class: `divebook ${BAR}`, "data-for": id, role: "note" },
-    h("span", { class: "why" }, "? Queued behind a question. ", oneLine(text, 120)),
+    h("span", { class: "why" }, "? This cell runs after you answer a question. ", oneLine(text, 120)),
     go,
   );
 }

@@ -43,7 +43,7 @@ export class RecordedHost implements ReplaySource {
     const row = this.#row(sequence);
     const { events, data } = this.#recording;
     const recorded = events.origin_us + (events.time[row] ?? 0);
-    if (row < 0) throw new Error("there is no event here");
+    if (row < 0) throw new Error("There is no event at this position.");
     return { sequence, event_type: events.names[events.type[row] ?? 0] ?? "", recorded_us: recorded, data: data[row] ?? {} };
   };
 

@@ -52,7 +52,7 @@ export function recordedRun(packedRun: PackedRun, recording: Recording, load: Lo
   containKeys(root);
   const rows = new Map(recording.spans.id.map((id, row) => [id, row]));
   const connection = {
-    control: (): Promise<Ack> => Promise.resolve({ type: "ack", id: "", accepted: false, text: "this is a saved run" }),
+    control: (): Promise<Ack> => Promise.resolve({ type: "ack", id: "", accepted: false, text: "A saved run cannot be controlled." }),
   };
   const step = replaySection(() => recordedHost, (at) => { model.setPosition(at); }, () => recording.header, true);
   model.on((change) => {
@@ -116,7 +116,7 @@ export function recordedRun(packedRun: PackedRun, recording: Recording, load: Lo
 
 /** Return the time of saving if the run had not ended, the saved part of the run, and the place of its whole log. */
 function originText(packedRun: PackedRun, { sample, header: { ended_us: ended, now_us: now } }: Recording): string {
-  const asOf = ended === null ? `State at ${moment(now)}; the run may have continued since. ` : "";
+  const asOf = ended === null ? `This is the state at ${moment(now)}. The run may have continued since then. ` : "";
   return asOf + (sample === "" ? "" : `${oneLine(sample, 200)}. The whole log is in ${oneLine(packedRun.store, 200)}. `);
 }
 
@@ -131,12 +131,12 @@ function recordedConversation({ conversations }: Recording, id: number, last: nu
 async function details(host: RecordedHost, sequences: number[], id: number): Promise<Detail> {
   const outcomes = await Promise.allSettled(sequences.map((sequence) => host.eventAt(sequence)));
   const events = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
-  return { type: "detail", view: "", id, events, error: events.length < sequences.length ? "Not all of its events are in this file." : "" };
+  return { type: "detail", view: "", id, events, error: events.length < sequences.length ? "Some events of this call are not in this file." : "" };
 }
 
 /** Return the line to type in order to continue the run, if a kernel and the store are available. */
 function resumeHint({ next }: PackedRun): Node[] {
-  return next === "" ? [] : [document.createTextNode("To show it again or continue: "), h("code", {}, oneLine(next, 200))];
+  return next === "" ? [] : [document.createTextNode("To open or continue this run: "), h("code", {}, oneLine(next, 200))];
 }
 
 /** Return the declared outputs. Older recordings without outputs show the variables here, because they have no pane for variables. */

@@ -12,14 +12,14 @@ const UNPACK_LIMIT = 64_000_000; // bytes
 async function start(): Promise<void> {
   const main = document.querySelector("main");
   const messages = document.querySelector("#told");
-  if (main === null || messages === null) throw new Error("the page has lost its places");
+  if (main === null || messages === null) throw new Error("elements of the page are missing");
   const names = (main.dataset["parts"] ?? "").split(" ");
   const { valid: validParts, faults } = partsOf(document, [...new Set([...REQUIRED, ...names])]);
   const notices = [...faults.values()].map((fault) =>
-    h("p", { class: "fault", role: "alert" }, `${fault} Get the file again from where it came from.`));
+    h("p", { class: "fault", role: "alert" }, `${fault} Get a new copy of the file from its source.`));
   messages.replaceChildren(...notices);
   if (REQUIRED.some((name) => faults.has(name))) {
-    messages.append(h("p", {}, "So the run cannot be shown."));
+    messages.append(h("p", {}, "The run cannot be shown without these parts."));
     return;
   }
   const unpackPart = (name: string): Promise<string> => unpackText(validParts.get(name) ?? "", UNPACK_LIMIT);
@@ -29,7 +29,7 @@ async function start(): Promise<void> {
   const texts = joinTexts(JSON.parse(await unpackPart("texts")) as (string | string[])[]);
   const { show } = window as unknown as { show: Show };
   main.append(show(withTexts(await unpackPart("run"), texts)));
-  if (faults.size === 0) messages.append(h("p", {}, `All parts of this file are as they were written: ${names.join(", ")}.`));
+  if (faults.size === 0) messages.append(h("p", {}, `All parts of this file are undamaged: ${names.join(", ")}.`));
 }
 
 start().catch((error: unknown) => {

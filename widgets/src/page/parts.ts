@@ -36,7 +36,7 @@ export function partsOf(page: ParentNode, names: readonly string[]): PageParts {
     const actual = checksum(text);
     const isDamaged = actual !== expected || /[^A-Za-z0-9+/=]/.test(text);
     if (script === undefined) parts.faults.set(name, `The part "${name}" is missing.`);
-    else if (isDamaged) parts.faults.set(name, `The part "${name}" is damaged: its checksum is ${actual}, and ${expected} is written beside it.`);
+    else if (isDamaged) parts.faults.set(name, `The part "${name}" is damaged: its checksum is ${actual}, but the file states ${expected}.`);
     else parts.valid.set(name, text);
   }
   return parts;
@@ -46,7 +46,7 @@ export function partsOf(page: ParentNode, names: readonly string[]): PageParts {
 export function joinTexts(table: readonly (string | string[])[]): string[] {
   const piece = (reference: string): string => {
     const text = resolveText(reference, table);
-    if (typeof text !== "string") throw new Error("one of its texts is made of itself");
+    if (typeof text !== "string") throw new Error("one of its texts refers to itself");
     return text;
   };
   return table.map((text) => (typeof text === "string" ? text : text.map(piece).join("")));

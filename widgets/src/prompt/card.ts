@@ -14,7 +14,7 @@ import type { PromptHost, Question } from "./types";
 const URGENT_US = 60_000_000;
 const MAX_TEXT_LENGTH = 10_000;
 const SCROLL_LENGTH = 400; // longer texts may need a scroll bar, so they get a tab stop
-const INVALID_NOTICE = "Not sent: correct what is marked.";
+const INVALID_NOTICE = "Not sent. Correct the marked fields.";
 const DIGIT = /^[1-9]$/;
 const TEXT_FIELDS = "textarea, select, input:not([type=radio], [type=checkbox])";
 
@@ -71,7 +71,7 @@ export class Card {
   setSimilarCards(similarCards: readonly Card[]): void {
     this.#similarCards = similarCards;
     this.#bulkButton.hidden = similarCards.length < 2;
-    setText(this.#bulkButton, `Answer the same for all ${similarCards.length} of this kind …`);
+    setText(this.#bulkButton, `Answer all ${similarCards.length} similar questions …`);
     if (similarCards.length < 2) this.#bulkPanel.hidden = true;
   }
 
@@ -91,12 +91,12 @@ export class Card {
     }
     const remaining = expires - this.#host.now();
     const { fallback } = this.question;
-    const deadline = fallback === "" ? `${countdown(remaining)} left` : `default in ${countdown(remaining)}: ${oneLine(fallback, 40)}`;
+    const deadline = fallback === "" ? `${countdown(remaining)} left` : `default answer in ${countdown(remaining)}: ${oneLine(fallback, 40)}`;
     setText(this.#clock, remaining > 0 ? deadline : "time is up");
     this.#clock.classList.toggle("urgent", remaining < URGENT_US);
     if (remaining > 0 || this.#state !== "open") return;
     if (this.#body.contains(document.activeElement)) this.head.focus();
-    this.#setState("late", "The time for an answer is up.");
+    this.#setState("late", "The time for an answer has ended.");
   }
 
   /** Return whether the question contains the filter's text. */
@@ -126,7 +126,7 @@ export class Card {
     const newForm = answerForm(question, this.#host.drafts.get(question.interrupt_id) ?? {});
     this.#form = newForm;
     for (const action of newForm.actions) this.#buttons.push([this.#button(action), action]);
-    const hint = newForm.actions.some(({ isDefault }) => isDefault) && h("span", { class: "hint" }, "Ctrl+Enter sends");
+    const hint = newForm.actions.some(({ isDefault }) => isDefault) && h("span", { class: "hint" }, "Press Ctrl+Enter to send");
     const buttons = this.#buttons.map(([element]) => element);
     const actions = h("div", { class: "row actions" }, ...buttons, this.#bulkButton, hint);
     const foot = h("div", { class: "send" }, this.#bulkPanel, actions, this.#status);
@@ -202,7 +202,7 @@ export class Card {
       this.#bulkButton.focus();
     };
     const back = button("Back", hide, { class: "quiet" });
-    this.#bulkPanel.replaceChildren(h("p", {}, `The same answer for these ${count}:`), h("ul", {}, ...questionItems), h("div", { class: "row" }, ...buttons, back));
+    this.#bulkPanel.replaceChildren(h("p", {}, `Give the same answer to these ${count} questions:`), h("ul", {}, ...questionItems), h("div", { class: "row" }, ...buttons, back));
     this.#bulkPanel.hidden = false;
     buttons[0]?.focus();
   }
@@ -273,7 +273,7 @@ function contextOf(question: Question): HTMLElement | null {
     const isShort = typeof shownValue !== "object" && valueText(shownValue, 200).length < 200;
     return [term, h("dd", {}, isShort ? valueText(shownValue, 200) : valueView(shownValue))];
   });
-  const title = question.kind === "outcome_unknown" ? "The call" : "What the run has seen";
+  const title = question.kind === "outcome_unknown" ? "The call" : "Details";
   return h("div", { class: "seen" }, h("div", { class: "title" }, title), h("dl", { class: "facts" }, ...rows));
 }
 
@@ -294,7 +294,7 @@ function askerOf({ asker, path }: Question): HTMLElement[] {
 
 /** Return the line that says that the question of a what-if or trial is not one of a real run. */
 function trialNote({ trialOf = "" }: Question): HTMLElement[] {
-  return trialOf === "" ? [] : [paragraph("trial", `A ${trialOf} asks this, not a real run. The answer changes only the ${trialOf}.`)];
+  return trialOf === "" ? [] : [paragraph("trial", `This question comes from a ${trialOf}, not from a real run. Your answer affects only the ${trialOf}.`)];
 }
 
 /** Return the kind of a question in words. */

@@ -31,7 +31,7 @@ function groupFrame(request: Request, ...parts: (Node | false)[]): Group {
     : h("fieldset", { "aria-describedby": errorId }, h("legend", {}, groupTitle(request)), hint, ...parts, error);
   return {
     element,
-    mark: (problems) => { setText(error, problems[0] === undefined ? "" : `${titleFor(request) || "It"} ${problems[0].message}.`); },
+    mark: (problems) => { setText(error, problems[0] === undefined ? "" : `${titleFor(request) || "The value"} ${problems[0].message}.`); },
   };
 }
 
@@ -164,7 +164,7 @@ function dispatchInput(element: HTMLElement): void {
 /** Union: a choice of the kind, then a control for the value of that kind. */
 export function union(request: Request, make: ControlFactory): Control {
   const options = variants(request.node.schema, request.root);
-  const select = h("select", { "aria-label": `Kind of ${titleFor(request) || "answer"}` });
+  const select = h("select", { "aria-label": `Type of ${titleFor(request) || "answer"}` });
   select.append(...options.map((option, index) => h("option", { value: index }, variantTitle(option, index))));
   if (!request.required || request.node.nullable) select.prepend(h("option", { value: "" }, text(request.node.schema["noneTitle"]) || "No answer"));
   const place = h("div");

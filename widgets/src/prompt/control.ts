@@ -57,7 +57,7 @@ export function fieldFrame(request: Request, input: HTMLElement): Frame {
   const hintId = newId();
   const errorId = newId();
   input.id = inputId;
-  const star = request.required && h("span", { class: "star", title: "needs an answer" }, " *");
+  const star = request.required && h("span", { class: "star", title: "required" }, " *");
   const hasLabel = title !== "" && request.isTitled !== true;
   const label = hasLabel ? h(isGroup ? "span" : "label", { id: labelId, class: "title", for: isGroup ? null : inputId }, title, star) : null;
   const hint = h("div", { id: hintId, class: "hint" }, hintFor(request.node.schema));
@@ -69,7 +69,7 @@ export function fieldFrame(request: Request, input: HTMLElement): Frame {
   return {
     element: h("div", { class: "field" }, label, hint.textContent !== "" && hint, input, error),
     mark: (problems) => {
-      setText(error, problems[0] === undefined ? "" : `${title || "It"} ${problems[0].message}.`);
+      setText(error, problems[0] === undefined ? "" : `${title || "The value"} ${problems[0].message}.`);
       setAttribute(input, "aria-invalid", problems.length > 0 ? "true" : null);
     },
   };

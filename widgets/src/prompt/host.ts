@@ -10,6 +10,6 @@ export const drafts = new Map<string, Draft>();
 /** Return a function that explains why no answer can be sent and how to continue; its result is empty while the kernel may answer. */
 export function blockedReason(channelState: Pick<ChannelState, "connected">): PromptHost["blockedReason"] {
   return ({ interrupt_id: id }) => channelState.connected === "detached"
-    ? kernelStopped(`answer here, or %dive answer ${id} ANSWER`)
+    ? kernelStopped(`answer here, or run %dive answer ${id} ANSWER.`)
     : "";
 }

@@ -39,7 +39,7 @@ export const KINDS: Record<InterruptKind, { word: string; sign: string }> = {
   confirmation: { word: "Approval", sign: "!" },
   agent_review: { word: "Review", sign: "✎" },
   checkpoint: { word: "Checkpoint", sign: "⚑" },
-  resource_exhausted: { word: "Bound reached", sign: "▲" },
+  resource_exhausted: { word: "Budget reached", sign: "▲" },
   timeout: { word: "Timeout", sign: "◷" },
   system_error: { word: "Error", sign: "✕" },
   outcome_unknown: { word: "Unknown outcome", sign: "?" },
@@ -155,7 +155,7 @@ export function obviousAnswer({ kind, schema, fallback }: Question): { label: st
 function approvalForm(question: Question, draft: Draft): AnswerForm {
   const isReview = question.kind === "agent_review";
   const comment = makeForm(textSchema("Comment"), draft["comment"], false);
-  const editor = new Editor(question, isReview ? "Under review" : "Arguments", draft["edited"]);
+  const editor = new Editor(question, isReview ? "Value to review" : "Arguments", draft["edited"]);
   const ruleForm = new ApprovalRuleForm(question, draft["standing"]);
   ruleForm.setArgumentsEdited(editor.isOpen);
   editor.element.addEventListener("input", () => { ruleForm.setArgumentsEdited(editor.isOpen); });
@@ -195,11 +195,11 @@ function boundForm({ data }: Question, draft: Draft): AnswerForm {
   const proposal = Number(Math.max(least * 2, (used || 0) + (nextCall || 0)).toFixed(9)) || 2;
   const isWhole = bound !== "max_cost" && bound !== "max_seconds";
   const unit = { max_cost: " US dollars", max_seconds: " seconds" }[bound] ?? "";
-  const title = unit === "" ? "New bound" : `New bound in${unit}`;
+  const title = unit === "" ? "New limit" : `New limit in${unit}`;
   const schema = { type: isWhole ? "integer" : "number", title, exclusiveMinimum: least };
   const form = makeForm(schema, numeric(draft["to"]) ?? proposal);
-  const name = titleOf({}, bound.replace(/^max_/, "")) || "The bound";
-  const usage = h("p", { class: "used" }, `${name}: ${valueText(data["used"] ?? 0, 40)} used of ${valueText(data["limit"] ?? 0, 40)}${unit}`);
+  const name = titleOf({}, bound.replace(/^max_/, "")) || "The limit";
+  const usage = h("p", { class: "used" }, `${name}: ${valueText(data["used"] ?? 0, 40)} of ${valueText(data["limit"] ?? 0, 40)}${unit} used`);
   const raise = (): unknown => {
     if (!form.check()) return undefined;
     const to = bound === "max_cost" ? String(form.value()) : form.value(); // costs are decimal numbers, sent as strings
@@ -218,15 +218,15 @@ function boundForm({ data }: Question, draft: Draft): AnswerForm {
 
 /** Form for an operation whose outcome is unknown. A person states whether it took effect. */
 function outcomeForm(_question: Question, draft: Draft): AnswerForm {
-  const form = makeForm({ ...ANYTHING, title: "What it returned, if it went through", noneTitle: "Nothing" }, draft["result"], false);
+  const form = makeForm({ ...ANYTHING, title: "Result of the call, if it went through", noneTitle: "No result" }, draft["result"], false);
   const doneResponse = (): unknown => (form.check() ? { choice: DONE, result: form.value() ?? null } : undefined);
   return {
     parts: [form.element],
     isNeutral: true,
     actions: [
       { label: "It went through", sign: "✓", response: doneResponse },
-      { label: "It did not: the step fails", sign: "✕", response: () => ({ choice: FAIL }) },
-      { label: "Make the call again", sign: "↻", response: () => ({ choice: RETRY }) },
+      { label: "It did not. Fail the step", sign: "✕", response: () => ({ choice: FAIL }) },
+      { label: "Repeat the call", sign: "↻", response: () => ({ choice: RETRY }) },
     ],
     draft: () => ({ result: form.value() }),
     focus: form.focus,
@@ -236,10 +236,10 @@ function outcomeForm(_question: Question, draft: Draft): AnswerForm {
 /** Form for a turn whose agent has changed since the turn started. */
 function changedAgentForm({ data }: Question): AnswerForm {
   const choices = Array.isArray(data["choices"]) ? data["choices"] : [];
-  const finish: Action = { label: "Finish as it began", sign: "→", response: () => ({ choice: FINISH }) };
+  const finish: Action = { label: "Finish with the old agent", sign: "→", response: () => ({ choice: FINISH }) };
   return {
     parts: [],
-    actions: [...(choices.includes(FINISH) ? [finish] : []), { label: "Start again", sign: "↻", response: () => ({ choice: ANEW }) }],
+    actions: [...(choices.includes(FINISH) ? [finish] : []), { label: "Start the turn again", sign: "↻", response: () => ({ choice: ANEW }) }],
     draft: () => ({}),
     focus: () => undefined,
   };

@@ -122,9 +122,9 @@ export class Prompt implements View {
         card.element.scrollIntoView({ block: "center" });
         card.head.focus();
       };
-      return button(placedCards.length === 1 ? "Go to it" : shortLabel(card.question), go, { class: "small" });
+      return button(placedCards.length === 1 ? "Go to question" : shortLabel(card.question), go, { class: "small" });
     });
-    this.#links.replaceChildren(...links, placedCards.length > MAX_OPEN_CARDS ? `and ${placedCards.length - MAX_OPEN_CARDS} more` : "");
+    this.#links.replaceChildren(...links, placedCards.length > MAX_OPEN_CARDS ? `and ${plural(placedCards.length - MAX_OPEN_CARDS, "more question")}` : "");
   }
 
   destroy(): void {
@@ -204,11 +204,11 @@ export class Prompt implements View {
     const openCount = this.#cards.size;
     const visibleCount = this.#visible().length;
     const closedCount = this.#closedList.childElementCount;
-    const openText = openCount === 0 ? "No open question" : plural(openCount, "open question");
+    const openText = openCount === 0 ? "No open questions" : plural(openCount, "open question");
     setText(this.#count, visibleCount < openCount ? `${visibleCount} of ${openText}` : openText);
     this.#showLinks();
     this.#filter.hidden = openCount <= FILTER_ABOVE && this.#filter.value === "";
-    setText(this.#closedCount, `${closedCount} closed`);
+    setText(this.#closedCount, plural(closedCount, "closed question"));
     this.#closedPart.hidden = closedCount === 0;
     if (openCount === 0) this.#closedPart.open = true;
     this.element.hidden = openCount === 0 && closedCount === 0;

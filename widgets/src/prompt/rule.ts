@@ -38,7 +38,7 @@ export class ApprovalRuleForm {
     if (!isRecord(data["offers"])) return;
     const { choice, patterns } = asSchema(draft);
     this.#choice = makeForm({ type: "string", title: "Calls like this one", enum: Object.keys(CHOICES) }, choice ?? EVERY_TIME);
-    this.#patterns = makeForm({ title: "Arguments of such calls", description: HINT, type: "object" }, patterns ?? exact);
+    this.#patterns = makeForm({ title: "Arguments of these calls", description: HINT, type: "object" }, patterns ?? exact);
     this.element.append(this.#choice.element, this.#patterns.element);
     this.element.addEventListener("input", () => { this.#show(); });
     this.element.addEventListener("change", () => { this.#show(); });

@@ -187,7 +187,7 @@ export function json(request: Request): Control {
   const value = (): unknown => parseJson(input.value) ?? emptyValue(request);
   const mark: Control["mark"] = (problems) => {
     // The parts of the value have no fields of their own, so the message names the part.
-    const messageOf = ({ path, message }: Problem): string => (path.length === 0 ? message : `does not fit: ${path.join(".")} ${message}`);
+    const messageOf = ({ path, message }: Problem): string => (path.length === 0 ? message : `is not valid: ${path.join(".")} ${message}`);
     frame.mark(problems.map((problem) => ({ path: problem.path, message: messageOf(problem) })));
   };
   return { element: frame.element, value, focus: () => { input.focus(); }, mark };

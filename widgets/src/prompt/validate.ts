@@ -123,7 +123,7 @@ function* numberProblems(value: number, schema: Schema): Generator<string> {
   if (above !== undefined && value <= above) yield `must be more than ${above}`;
   if (below !== undefined && value >= below) yield `must be less than ${below}`;
   if (step !== undefined && !isMultiple(value, step)) yield `must be a multiple of ${step}`;
-  if (Number.isInteger(value) && !Number.isSafeInteger(value)) yield "is too large to be sent exactly";
+  if (Number.isInteger(value) && !Number.isSafeInteger(value)) yield "is too large to be sent without rounding";
 }
 
 /** Return whether a number is a multiple of a step, as far as binary numbers can tell: 0.3 is a multiple of 0.1. */
@@ -165,7 +165,7 @@ function arrayProblems(value: unknown[], schema: Schema, root: Schema): Problem[
   if (least !== undefined && value.length < least) problems.push(problem(`needs at least ${entries(least)}`));
   if (most !== undefined && value.length > most) problems.push(problem(`takes at most ${entries(most)}`));
   if (schema["uniqueItems"] === true && new Set(value.map((item) => JSON.stringify(item))).size < value.length) {
-    problems.push(problem("must not hold the same entry twice"));
+    problems.push(problem("must not contain the same entry twice"));
   }
   const prefixSchemas = schemas(schema["prefixItems"]);
   const items = asSchema(schema["items"]);
@@ -182,7 +182,7 @@ function objectProblems(value: Record<string, unknown>, schema: Schema, root: Sc
     if (Object.hasOwn(properties, name)) return prefixed(name, problemsOf(item, asSchema(properties[name]), root));
     if (patterns.some((pattern) => matches(name, pattern))) return [];
     const other = schema["additionalProperties"];
-    if (other === false) return [problem(`has no place for ${titleOf({}, name)}`)];
+    if (other === false) return [problem(`must not contain ${titleOf({}, name)}`)];
     return isRecord(other) ? prefixed(name, problemsOf(item, other, root)) : [];
   });
   return [...missing, ...wrong];

@@ -3,7 +3,7 @@
 import { TYPE_COLOURS } from "../constants";
 import { h } from "../shared/dom";
 
-const LETTERS: Record<string, [string, string]> = { model: ["M", "model call"], turn: ["", "turn of an agent"], tool: ["T", "tool call"], action: ["A", "action"], script: ["S", "script"] };
+const LETTERS: Record<string, [string, string]> = { model: ["M", "model call"], turn: ["", "agent turn"], tool: ["T", "tool call"], action: ["A", "action"], script: ["S", "script"] };
 const KINDS: Partial<Record<string, string>> = TYPE_COLOURS;
 
 /** Create the badge of an operation type or of an item (`item`). Without a kind it is an empty place. */

@@ -11,8 +11,8 @@ const ALL = "";
 /** Form fields of the filter. */
 export class Filter {
   readonly element: HTMLElement;
-  readonly #step = h("select", { "aria-label": "Step whose events are listed" });
-  readonly #path = h("select", { "aria-label": "Branch whose events are listed" });
+  readonly #step = h("select", { "aria-label": "Filter events by step" });
+  readonly #path = h("select", { "aria-label": "Filter events by branch" });
   readonly #word = h("input", { type: "search", placeholder: "Search events", "aria-label": "Search events", "aria-keyshortcuts": "/" });
   readonly #matchCount = h("span", { class: "hint", role: "status" });
   readonly #log: Log;
@@ -29,8 +29,8 @@ export class Filter {
 
   /** Fill the choices with the steps and branches of the log. */
   fill(): void {
-    setOptions(this.#step, "every step", this.#log.values("step"), (step) => step);
-    setOptions(this.#path, "every branch", this.#log.values("path"), (path) => branchOf(path) || path);
+    setOptions(this.#step, "all steps", this.#log.values("step"), (step) => step);
+    setOptions(this.#path, "all branches", this.#log.values("path"), (path) => branchOf(path) || path);
   }
 
   /** Return the positions of the matching events, and show their number. Return null if the filter is empty. */

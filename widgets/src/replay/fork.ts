@@ -22,12 +22,12 @@ export type Mode = "fork" | "what-if";
 const TEXTS: Record<Mode, { title: string; about: string; method: string }> = {
   fork: {
     title: "Fork",
-    about: "The fork shares the events up to here and runs the rest again. This run does not change.",
+    about: "The fork shares the events up to this point, and runs the rest again. This run does not change.",
     method: "fork",
   },
   "what-if": {
     title: "What-if",
-    about: "The what-if runs the rest again with the recorded results that still fit. Calls that change something outside are blocked. It compares both runs, and this run does not change.",
+    about: "The what-if repeats the rest of the run. It reuses the recorded results of equal calls, blocks calls with side effects, and compares both runs. This run does not change.",
     method: "what_if",
   },
 };
@@ -55,7 +55,7 @@ export class ForkForm {
   readonly #name = h("select", { "aria-label": "What to change" });
   readonly #before = h("pre", { class: "before", tabindex: 0, role: "group", "aria-label": "Before the change" });
   readonly #value = h("textarea", { rows: 3, spellcheck: "false", "aria-label": "New value" });
-  readonly #code = h("pre", { class: "line", tabindex: 0, role: "group", "aria-label": "Python line that starts it" });
+  readonly #code = h("pre", { class: "line", tabindex: 0, role: "group", "aria-label": "Python code that starts the new run" });
   readonly #fields = h("div", { class: "fields" });
   readonly #insert: HTMLButtonElement;
   readonly #choices: HTMLButtonElement[];
@@ -74,7 +74,7 @@ export class ForkForm {
     const column = (label: string, field: HTMLElement): HTMLElement => h("div", {}, h("p", { class: "hint" }, label), field);
     this.#fields.append(h("div", {}, this.#name), h("div", { class: "two" }, column("Before", this.#before), column("After", this.#value)));
     this.#insert = button("", () => { insertBelow(this.element, this.#line()); }, { class: "primary" });
-    const copy = copyButton(() => this.#line(), {}, "Copy the line");
+    const copy = copyButton(() => this.#line(), {}, "Copy the code");
     const close = button("Close", () => { this.element.hidden = true; onClose(); }, { class: "quiet" });
     this.element.append(h("div", { class: "row" }, this.#title, this.#about), h("div", { class: "row" }, h("span", { class: "hint" }, "Change"), choices), this.#fields, this.#code, h("div", { class: "row" }, this.#insert, copy, close, this.#price), this.#reason);
     this.#name.addEventListener("change", () => { this.#fill(); });
@@ -114,8 +114,8 @@ export class ForkForm {
   /** Return why the run cannot be forked here without further steps; an empty text if it can. */
   #reasonText(): string {
     const { title } = TEXTS[this.#mode];
-    if (!isInNotebook(this.element)) return `${title} needs a kernel, and this page has none. Run the line in a notebook or in Python, with the store that has this run.`;
-    return this.#source.isSaved ? `This view was saved without its kernel. The new cell needs a running kernel, with the store that has this run.` : "";
+    if (!isInNotebook(this.element)) return `A ${title.toLowerCase()} needs a kernel, but this page has none. Run the code in a notebook or in Python, with the store that contains this run.`;
+    return this.#source.isSaved ? `This view was saved without its kernel. The new cell needs a running kernel, with the store that contains this run.` : "";
   }
 
   /** Show another position. A change that was typed stays, if its name exists there. */
@@ -217,7 +217,7 @@ export class ForkForm {
     const parts = [...calls].map(([kind, count]) => plural(count, kindName(kind)));
     const cost = ((this.#end?.usage["cost"] ?? 0) - (this.#state?.usage["cost"] ?? 0)) / NANODOLLARS;
     const prices = [...(cost > 0 ? [dollars(cost)] : []), ...(parts.length > 0 ? [duration(micros)] : [])];
-    const repeats = parts.length === 0 ? "The recorded run made no call after this event." : `${this.#mode === "fork" ? "Runs again" : "At most runs again"}: ${parts.join(", ")}${prices.length > 0 ? `, about ${prices.join(" and ")}` : ""}.`;
+    const repeats = parts.length === 0 ? "The recorded run has no calls after this event." : `${this.#mode === "fork" ? "Repeats" : "Repeats at most"} ${parts.join(", ")}${prices.length > 0 ? `, about ${prices.join(" and ")}` : ""}.`;
     this.#price.replaceChildren(h("strong", {}, `${plural(this.#log.sequenceAt(this.#position), "event")} shared.`), ` ${repeats}`);
   }
 }

@@ -20,7 +20,7 @@ export interface OverviewHost {
 export function runOverview({ welcome, load }: OverviewHost, go: (sequence: number) => void, onRun: (run: Header) => void): View & { setPosition: (at: Position) => void } {
   const model = new Model();
   const root = h("div", { class: "divebook db-root db-beside" });
-  const rejection = { type: "ack", id: "", accepted: false, text: "a replay runs nothing" } as const;
+  const rejection = { type: "ack", id: "", accepted: false, text: "A replay is read-only." } as const;
   const host: Host = {
     root,
     detail: (id, receive) => { receive({ type: "detail", view: "", id, events: [], error: "" }); },
@@ -49,7 +49,7 @@ export function runOverview({ welcome, load }: OverviewHost, go: (sequence: numb
     const count = message.spans.id.length;
     const { total } = message;
     sample.hidden = count >= total || count === 0;
-    const text = `${formatCount(count)} of ${formatCount(total)} steps and calls are shown, spread over the run: all are in `;
+    const text = `The timeline shows a sample: ${formatCount(count)} of ${formatCount(total)} steps and calls. For all of them, see `;
     sample.replaceChildren(text, h("code", {}, "run.operations"), ".");
     model.welcome(message);
     onRun(message.header);

@@ -24,7 +24,7 @@ import { WhyPanel, type WhyAt } from "./why";
 const SPEEDS = [1, 5, 20, 100, 500];
 const CACHE_SIZE = 64; // cached positions
 const MOST_REQUESTS = 3; // open requests: a slow answer delays no jump, and playing does not request more than is answered
-const KEYS = "← →: one event back, on | Home End: to the beginning, to the end | Space: play, pause | B: breakpoint at this event";
+const KEYS = "← →: previous or next event | Home End: start or end of the log | Space: play or pause | B: add or remove a breakpoint at this event";
 const BREAKPOINT_KINDS: [Breakpoint["by"], string][] = [["type", "type"], ["step", "step"], ["operation", "call"], ["variable", "variable"], ["path", "branch"], ["error", "error"]];
 
 /** Data source for positions and events. A request that fails is rejected with the reason. */
@@ -63,7 +63,7 @@ export class Replay implements View {
   readonly #filter = new Filter(this.#player.log, (places) => { this.#list.showOnly(places); });
   readonly #keys: ReturnType<typeof keysList>;
   readonly #changes = h("span", { class: "row", hidden: true });
-  readonly #variable = h("select", { "aria-label": "Variable to go to" });
+  readonly #variable = h("select", { "aria-label": "Variable whose changes to find" });
   readonly #message = h("span", { class: "hint", role: "status" });
   readonly #head = h("div", { class: "head row" });
   readonly #forkButtons: Record<Mode, HTMLButtonElement> = {
@@ -150,7 +150,7 @@ export class Replay implements View {
     const sign = (STATUS_SIGNS as Record<string, string>)[run.status] ?? "";
     const status = h("span", { class: "status", "data-status": run.status }, `${sign} ${run.status}`.trim());
     const when = h("span", { class: "hint" }, run.started_us === null ? "" : moment(run.started_us));
-    this.#head.prepend(h("h2", { title: run.execution_id }, oneLine(run.workflow, 120)), status, when, h("span", { class: "tag", title: "A replay reads the log. It makes no call." }, "replay · 0 calls made"));
+    this.#head.prepend(h("h2", { title: run.execution_id }, oneLine(run.workflow, 120)), status, when, h("span", { class: "tag", title: "A replay only reads the log. It makes no calls." }, "replay · makes no calls"));
   }
 
   /** Show only the causes of a value, and fold the rest until a person goes to an event. */
@@ -239,11 +239,11 @@ export class Replay implements View {
     const moves = h(
       "span",
       { class: "seg" },
-      tool("|◀", "To the beginning (Home)", () => { this.#goTo(0); }),
-      tool("◀", "One event back (←)", () => { player.step(-1); }),
+      tool("|◀", "Go to the start (Home)", () => { this.#goTo(0); }),
+      tool("◀", "Previous event (←)", () => { player.step(-1); }),
       this.#play,
-      tool("▶", "One event forward (→)", () => { player.step(1); }),
-      tool("▶|", "To the end (End)", () => { this.go(Infinity); }),
+      tool("▶", "Next event (→)", () => { player.step(1); }),
+      tool("▶|", "Go to the end (End)", () => { this.go(Infinity); }),
     );
     return h("div", { class: "row controls", role: "toolbar", "aria-label": "Replay controls" }, moves, this.#slider, this.#place, speed);
   }
@@ -253,23 +253,23 @@ export class Replay implements View {
     const keyButton = (name: string, key: string, label: string, action: () => void): HTMLElement =>
       button(name, action, { class: "small", "aria-keyshortcuts": key, "aria-label": label, title: `${label} (${key})` });
     const goToButton = (name: string, key: string, isMatch: (entry: Entry) => boolean, label: string): HTMLElement =>
-      keyButton(label, key, `Go to the ${name}`, () => { this.#seekOrReport(1, isMatch, name); });
+      keyButton(label, key, `Go to the next ${name}`, () => { this.#seekOrReport(1, isMatch, name); });
     const isBreakpoint = (entry: Entry): boolean => stopsAt(this.#player.breakpoints, entry);
     const breakpointButton = (name: string, label: string, key: string, direction: 1 | -1): HTMLElement =>
       keyButton(name, key, label, () => { this.#seekOrReport(direction, isBreakpoint, "breakpoint"); });
     const setsVariable = (entry: Entry): boolean => changes(entry, this.#variable.value);
     const changeButton = (name: string, key: string, direction: 1 | -1): HTMLElement => {
-      const seek = (): void => { this.#seekOrReport(direction, setsVariable, `${name} of ${this.#variable.value}`); };
+      const seek = (): void => { this.#seekOrReport(direction, setsVariable, `change of ${this.#variable.value}`); };
       return keyButton(name, key, `Go to the ${name} of the variable`, seek);
     };
     return h(
       "div",
       { class: "row ways", role: "group", "aria-label": "Go to" },
       h("span", { class: "hint" }, "Go to"),
-      goToButton("next error", "E", isError, "✕ next error"),
-      goToButton("next question", "Q", isQuestion, "? next question"),
-      goToButton("next model call", "M", isModelCall, "next model call"),
-      this.#variableGroup(changeButton("last change", "C", -1), changeButton("next change", "V", 1)),
+      goToButton("error", "E", isError, "✕ next error"),
+      goToButton("question", "Q", isQuestion, "? next question"),
+      goToButton("model call", "M", isModelCall, "next model call"),
+      this.#variableGroup(changeButton("previous change", "C", -1), changeButton("next change", "V", 1)),
       h("span", { class: "seg" }, breakpointButton("‹ ●", "Go to the previous breakpoint", "[", -1), breakpointButton("● ›", "Go to the next breakpoint", "]", 1)),
       this.#message,
     );
@@ -289,8 +289,8 @@ export class Replay implements View {
 
   /** Create the section with the breakpoints and the form for a new one. */
   #breakpoints(): HTMLElement {
-    const by = h("select", { "aria-label": "Break by" });
-    const value = h("select", { "aria-label": "Break at" });
+    const by = h("select", { "aria-label": "Type of breakpoint" });
+    const value = h("select", { "aria-label": "Value of breakpoint" });
     by.append(...BREAKPOINT_KINDS.map(([key, label]) => h("option", { value: key }, label)));
     const kind = (): Breakpoint["by"] => by.value as Breakpoint["by"];
     const fill = (): void => {

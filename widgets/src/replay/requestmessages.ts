@@ -11,12 +11,12 @@ export interface RequestMessages {
   parts: ConversationPart[];
 }
 
-const SPEAKERS = { system: "System", user: "User", retry: "Asked to try again", thinking: "Thought", assistant: "Model", call: "Calls", result: "Result of" } as const;
+const SPEAKERS = { system: "System", user: "User", retry: "Retry request", thinking: "Thinking", assistant: "Model", call: "Calls", result: "Result of" } as const;
 
 /** Create the elements that show the messages. */
 export function messageElements({ asked, parts }: RequestMessages): HTMLElement[] {
-  if (asked === 0) return [h("p", { class: "hint" }, "No model had been asked by then.")];
-  const heading = h("p", { class: "hint" }, `The request of event ${formatCount(asked)}, as the model saw it.`);
+  if (asked === 0) return [h("p", { class: "hint" }, "No model request up to this event.")];
+  const heading = h("p", { class: "hint" }, `Messages of the model request at event ${formatCount(asked)}, as the model received them.`);
   const rows = parts.map(({ kind, text, call }) => {
     const speaker = `${SPEAKERS[kind]} ${oneLine(call, 60)}`.trim();
     return h("div", { class: `said ${kind}` }, h("b", {}, speaker), longText(text));

@@ -99,7 +99,7 @@ export class Requests implements ReplaySource, OverviewHost {
   readonly welcome = async (): Promise<Welcome> => {
     const answer = await this.#request("welcome", { type: "picture", view: this.#view }, OVERVIEW_TIMEOUT_MS);
     if (answer.type === "welcome") return answer;
-    throw new Error("the kernel has no timeline of this run");
+    throw new Error("The kernel has no timeline of this run.");
   };
 
   /** Report a position to the kernel, throttled. Positions that the kernel has set itself are not reported back. */

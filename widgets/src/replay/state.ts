@@ -56,7 +56,7 @@ export class StatePanel {
   constructor(messagesAt: (sequence: number) => Promise<RequestMessages>, why?: Why, above?: HTMLElement) {
     this.#messagesAt = messagesAt;
     this.#why = why;
-    const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "What to show of the position" }, ...this.#tabs);
+    const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "State, messages and event" }, ...this.#tabs);
     tabs.addEventListener("keydown", (event) => {
       if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
       event.stopPropagation(); // the replay would step
@@ -176,8 +176,8 @@ function stateParts(before: StateView | null, state: StateView, why: Why | undef
     values("Variable", before === null ? undefined : withoutEnvelope(before.variables), withoutEnvelope(state.variables), explain?.("")),
     values("Output", before?.outputs, state.outputs),
     table(["", "Branch", "Status", "Step", "Phase"], pathRows(before?.paths, state.paths)),
-    table(["", "Also changed", oldHead, after], otherChanges.map(changeRow)),
-    before !== null && before.variables !== state.variables && isSame(before, state) && h("p", { class: "hint" }, "This event changes nothing here."),
+    table(["", "Other changes", oldHead, after], otherChanges.map(changeRow)),
+    before !== null && before.variables !== state.variables && isSame(before, state) && h("p", { class: "hint" }, "This event does not change the state."),
     inputs.length > 0 && h("details", {}, h("summary", {}, `Inputs (${inputs.length})`), table(["Input", "Value"], inputRows)),
   ];
 }

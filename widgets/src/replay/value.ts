@@ -41,7 +41,7 @@ export function summaryOf(value: unknown): string {
 function lengthOf(text: string): string {
   const cut = CUT.exec(text);
   if (cut === null) return plural(text.length, "character");
-  return `the beginning of ${plural(cut.index + Number(cut[1]?.replaceAll(",", "")), "character")}`;
+  return `first part of ${plural(cut.index + Number(cut[1]?.replaceAll(",", "")), "character")}`;
 }
 
 /** Create the element of a value: its text, or a summary that unfolds. */

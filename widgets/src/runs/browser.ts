@@ -9,7 +9,7 @@ import type { Wire } from "../shared/channel";
 import { copyButton } from "../shared/copy";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
-import { dollars } from "../shared/format";
+import { dollars, plural } from "../shared/format";
 import { containKeys } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { zone } from "../shared/times";
@@ -77,7 +77,7 @@ export class Browser implements View {
       toQuestions: () => { this.toInbox(); },
     });
     this.#inboxSection = h("section", { class: "box", "aria-label": "Inbox", tabindex: -1 }, h("h3", {}, "Inbox"), this.#prompt.element, this.#noQuestions);
-    const frame = copyButton(() => this.#page?.frame ?? "", { title: "Copies the code that gives this list as a DataFrame" }, "As a frame");
+    const frame = copyButton(() => this.#page?.frame ?? "", { title: "Copy the code that returns this list as a DataFrame" }, "As a DataFrame");
     const zoneText = h("span", { class: "soft small zone" }, `live · times in ${zone()}`);
     const head = h("div", { class: "row head" }, h("h2", {}, "Runs"), this.#summary, this.#questionCount, h("span", { class: "grow" }), zoneText, frame);
     const list = h("div", { class: "list" }, this.#bulk.element, this.#rows.element, this.#emptyState, this.#footer);
@@ -122,14 +122,14 @@ export class Browser implements View {
 
   #showSums({ total, running, week_cost: cost, is_whole: isWhole, runs, matching, query }: RunsPage): void {
     const parts = [
-      `${total.toLocaleString("en")}${isWhole ? "" : "+"} in the store`,
+      `${total.toLocaleString("en")}${isWhole ? "" : "+"} ${total === 1 && isWhole ? "run" : "runs"} in the store`,
       running > 0 && `${running} running`,
-      cost !== null && cost > 0 && `${dollars(cost)} this week`,
+      cost !== null && cost > 0 && `${dollars(cost)} spent this week`,
     ];
     setText(this.#summary, total === 0 ? "" : parts.filter((part) => part !== false).join(" · "));
     const remaining = matching - runs.length;
     const more = button(`Show ${Math.min(remaining, PAGE_SIZE)} more`, () => { this.#requestList({ limit: query.limit + PAGE_SIZE }); }, { class: "quiet" });
-    const countText = `${runs.length.toLocaleString("en")} of ${matching.toLocaleString("en")} shown. `;
+    const countText = `${runs.length.toLocaleString("en")} of ${matching.toLocaleString("en")} runs shown. `;
     this.#footer.replaceChildren(...(remaining > 0 ? [countText, more] : []));
   }
 
@@ -139,15 +139,15 @@ export class Browser implements View {
     this.#rows.element.hidden = matching === 0;
     if (this.#emptyState.hidden) return;
     if (total === 0) {
-      const text = "Define a workflow in a cell, then run it. Every run is stored here. You can open and continue it, also after the kernel has stopped.";
-      const example = "%%dive workflow hello      # a cell that defines one\n%dive run hello            # a cell that runs it";
+      const text = "Define a workflow in a cell, then run it. Every run is listed here. You can open and continue a run even after the kernel has stopped.";
+      const example = "%%dive workflow hello      # a cell that defines a workflow\n%dive run hello            # a cell that runs the workflow";
       this.#emptyState.replaceChildren(h("h3", {}, "No runs yet"), h("p", {}, text), h("pre", {}, example));
       return;
     }
     const clearFilters = button("Clear the filters", () => { this.#requestList({ text: "", workflow: "", tag: "", status: "", days: 0 }); });
     const reason = near === "" ? "No runs match these filters." : `No runs match “${query.text}”. Did you mean “${near}”?`;
     const search = near === "" ? [] : [button(`Search “${near}”`, () => { this.#requestList({ text: near }); }, { class: "primary" })];
-    this.#emptyState.replaceChildren(h("h3", {}, "No run matches"), h("p", {}, reason), h("div", { class: "row" }, ...search, clearFilters));
+    this.#emptyState.replaceChildren(h("h3", {}, "No matching runs"), h("p", {}, reason), h("div", { class: "row" }, ...search, clearFilters));
   }
 
   #showQuestions(): void {
@@ -156,7 +156,7 @@ export class Browser implements View {
     this.#prompt.showStatus();
     const open = [...questions.values()].filter(({ status }) => status === "pending").length + hidden;
     this.#questionCount.hidden = open === 0;
-    setText(this.#questionCount, `? ${open.toLocaleString("en")} for you`);
+    setText(this.#questionCount, `? ${plural(open, "question")} for you`);
     this.#noQuestions.hidden = questions.size > 0;
     setText(this.#notice, WORDS[connected] || this.#error);
   }

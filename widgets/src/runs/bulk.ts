@@ -3,7 +3,7 @@
 import type { RunView } from "../protocol";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
-import { plural } from "../shared/format";
+import { formatCount, plural } from "../shared/format";
 import { oneLine } from "../shared/text";
 import type { Command } from "./channel";
 
@@ -11,7 +11,7 @@ export type SendCommand = (command: Command, runs: RunView[], tags?: string[]) =
 
 /** Bar with commands above the list. */
 export class Bulk {
-  readonly element = h("div", { class: "bulk row", role: "group", "aria-label": "With those that are chosen" });
+  readonly element = h("div", { class: "bulk row", role: "group", "aria-label": "Actions for the selected runs" });
   readonly #sendCommand: SendCommand;
   readonly #clearSelection: () => void;
   readonly #allTags: () => string[];
@@ -37,12 +37,12 @@ export class Bulk {
   /** Ask for confirmation before runs are cancelled. */
   cancel(runs: RunView[]): void {
     const [only] = runs.length === 1 ? runs : [];
-    const hasProgress = only !== undefined && only.stand !== "" && only.total > 0;
-    const reassurance = hasProgress ? ` ${only.stand} are kept.` : " What is done is kept.";
+    const hasProgress = only !== undefined && only.total > 0;
+    const reassurance = hasProgress ? ` ${formatCount(only.done)} of ${formatCount(only.total)} items are saved.` : " Completed calls are saved.";
     const target = only === undefined ? plural(runs.length, "run") : `the run of ${oneLine(only.workflow, 40)}`;
     this.#ask(`Cancel ${target}?${reassurance}`, [
       button(only === undefined ? `Cancel ${plural(runs.length, "run")}` : "Cancel the run", () => { this.#finish("cancel", runs); }),
-      button("Keep it running", () => { this.#back(); }),
+      button("Keep running", () => { this.#back(); }),
     ]);
   }
 
@@ -52,13 +52,13 @@ export class Bulk {
     const cancellable = runsWith("cancel");
     this.element.hidden = this.#runs.length === 0;
     this.element.replaceChildren(
-      h("b", {}, `${this.#runs.length.toLocaleString("en")} chosen`),
+      h("b", {}, `${this.#runs.length.toLocaleString("en")} selected`),
       ...(this.#runs.length < 2 ? [] : [button(`Compare ${this.#runs.length}`, () => { this.#finish("compare", [...this.#runs].sort((one, other) => one.began_us - other.began_us)); })]),
       ...(resumable.length === 0 ? [] : [button(`Resume ${resumable.length}`, () => { this.#finish("resume", resumable); })]),
       button("Tag …", () => { this.#tag(); }),
       ...(cancellable.length === 0 ? [] : [button(`Cancel ${cancellable.length} …`, () => { this.cancel(cancellable); })]),
       h("span", { class: "grow" }),
-      button("Choose none", () => { this.#clearSelection(); }, { class: "quiet" }),
+      button("Clear selection", () => { this.#clearSelection(); }, { class: "quiet" }),
     );
   }
 

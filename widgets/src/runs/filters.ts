@@ -9,7 +9,7 @@ import { SavedFilters } from "./savedfilters";
 import { statusSign } from "./texts";
 
 const TYPING_DELAY = 200; // milliseconds from the last key press to the request
-const DAYS: [number, string][] = [[0, "ever"], [1, "last 24 hours"], [7, "last 7 days"], [30, "last 30 days"]];
+const DAYS: [number, string][] = [[0, "any time"], [1, "last 24 hours"], [7, "last 7 days"], [30, "last 30 days"]];
 
 /** Filter controls above the list. */
 export class Filters {
@@ -17,7 +17,7 @@ export class Filters {
   readonly #requestList: (part: Partial<ListQuery>) => void;
   readonly #text = h("input", { type: "search", "aria-label": "Search runs", placeholder: "Name, input, error, tag", "aria-keyshortcuts": "/", oninput: () => { this.#onInput(); } });
   readonly #workflow = this.#choice("Workflow", (workflow) => ({ workflow }));
-  readonly #days = this.#choice("When", (days) => ({ days: Number(days) }));
+  readonly #days = this.#choice("Started", (days) => ({ days: Number(days) }));
   readonly #tag = this.#choice("Tag", (tag) => ({ tag }));
   readonly #statuses = h("div", { class: "seg", role: "group", "aria-label": "Status" });
   readonly #toggle = button("Filters", () => { this.#showSelects(this.#toggle.getAttribute("aria-expanded") === "false"); }, { class: "quiet toggle", "aria-expanded": "false" });
@@ -33,8 +33,8 @@ export class Filters {
   /** Show the filters of a list. The text field is left alone while it has the focus. */
   update({ query, counts, workflows, tags, total }: RunsPage): void {
     if (document.activeElement !== this.#text) this.#text.value = query.text;
-    fillSelect(this.#workflow, [["", "every workflow"], ...namedChoices(workflows, query.workflow)], query.workflow);
-    fillSelect(this.#tag, [["", "every tag"], ...namedChoices(tags, query.tag)], query.tag);
+    fillSelect(this.#workflow, [["", "all workflows"], ...namedChoices(workflows, query.workflow)], query.workflow);
+    fillSelect(this.#tag, [["", "all tags"], ...namedChoices(tags, query.tag)], query.tag);
     this.#days.value = String(query.days);
     this.#tag.hidden = tags.length === 0;
     for (const select of [this.#workflow, this.#days, this.#tag]) select.classList.toggle("active", select.selectedIndex > 0);

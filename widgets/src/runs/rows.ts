@@ -47,7 +47,7 @@ export class Rows {
   readonly element: HTMLElement;
   readonly #actions: RowActions;
   readonly #body = h("tbody");
-  readonly #all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", onchange: () => { this.#actions.selectAll(this.#all.checked); } });
+  readonly #all = h("input", { type: "checkbox", "aria-label": "Select all runs shown", onchange: () => { this.#actions.selectAll(this.#all.checked); } });
   readonly #head = h("tr");
   #columns: RunsPage["columns"] = [];
   #sorts: [ListQuery["by"], HTMLTableCellElement][] = [];
@@ -60,7 +60,7 @@ export class Rows {
   constructor(actions: RowActions) {
     this.#actions = actions;
     const table = h("table", {}, h("thead", {}, this.#head), this.#body);
-    const keys = "↑ ↓: run to run | Space: choose | Enter: open";
+    const keys = "↑ ↓: previous or next run | Space: select the run | Enter: open the run";
     const onkeydown = (event: KeyboardEvent): void => { this.#onKey(event); };
     this.element = h("div", { class: "scroll", role: "region", "aria-label": "List of runs", "data-keys": keys, onkeydown }, table);
     this.#timer = setInterval(() => { this.#tick(); }, TICK);
@@ -143,7 +143,7 @@ export class Rows {
     const box = h("input", {
       type: "checkbox",
       "data-part": "box",
-      "aria-label": `Choose ${name}, ${clockOf(run.began_us)} ${day}`,
+      "aria-label": `Select ${name}, ${clockOf(run.began_us)} ${day}`,
       onchange: () => { this.#actions.select(run, box.checked); },
     });
     const element = h("tr", { "data-run": run.execution_id, class: run.is_open ? "open" : "" },

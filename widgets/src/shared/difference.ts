@@ -126,7 +126,7 @@ export function difference(text: string, isSplit: boolean, path = ""): HTMLEleme
     body.append(...rows.slice(shownRows, shownRows + MOST_ROWS).map((createRow) => createRow()));
     shownRows = Math.min(rows.length, shownRows + MOST_ROWS);
     more.hidden = shownRows === rows.length;
-    more.textContent = `more (${plural(rows.length - shownRows, "line")})`;
+    more.textContent = `Show ${plural(rows.length - shownRows, "more line")}`;
   }
   show();
   return h("div", {}, body, more);

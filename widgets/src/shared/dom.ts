@@ -48,7 +48,7 @@ export function longText(text: string): HTMLElement {
     shownLength += count;
     const remaining = text.length - shownLength;
     more.hidden = remaining <= 0;
-    more.textContent = remaining <= 0 ? "" : `more (${formatCount(remaining)} characters)`;
+    more.textContent = remaining <= 0 ? "" : `Show ${formatCount(remaining)} more characters`;
   }
   show(FIRST_SHOWN);
   return h("div", {}, body, more);

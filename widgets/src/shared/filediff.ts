@@ -71,7 +71,7 @@ class FileLine {
     this.element.children[1]?.remove();
     if (!this.element.open) return;
     const { diff } = this.file;
-    const tooLong = h("p", { class: "soft" }, "Too long to be shown here: %dive diff shows it.");
+    const tooLong = h("p", { class: "soft" }, "This difference is too long to show here. Run %dive diff to see it.");
     this.element.append(diff === null ? tooLong : difference(diff, isSplit, this.file.path));
   }
 }

@@ -13,7 +13,7 @@ export async function unpackText(data: string, limit: number): Promise<string> {
     size += value.length;
     if (size > limit) {
       await reader.cancel();
-      throw new Error(`it holds more than ${limit / 1e6} MB`);
+      throw new Error(`it contains more than ${limit / 1e6} MB`);
     }
     text += decoder.decode(value, { stream: true });
   }

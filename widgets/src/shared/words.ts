@@ -1,13 +1,13 @@
 // Display names of events and paths.
 
 const EVENT_NAMES: Record<string, string> = {
-  execution_continue_as_new: "run continues as a new one",
-  path_branched: "branches began",
+  execution_continue_as_new: "run continued as a new run",
+  path_branched: "branches started",
   interrupt_raised: "question asked",
   interrupt_resolved: "question closed",
   state_mutated: "variables changed",
-  time_accessed: "time read",
-  random_generated: "chance read",
+  time_accessed: "clock read",
+  random_generated: "random number generated",
 };
 const PART_NAMES: Record<string, string> = { execution: "run", path: "branch", iteration: "item", operation: "call", interrupt: "question" };
 
@@ -28,7 +28,7 @@ export function isRollback(path: string): boolean {
 }
 
 /** Notice of a view whose kernel exists, as far as is known, and does not answer. */
-export const KERNEL_SILENT = "The kernel does not answer: it is busy with a cell, or not connected. What you do here takes effect when it answers.";
+export const KERNEL_SILENT = "The kernel does not answer, because it is busy with a cell or not connected. Your actions here take effect when it answers.";
 
 /** Return a notice that the kernel stopped. A new kernel has no state, so the notebook must run again for the `action`. */
 export function kernelStopped(action: string): string {

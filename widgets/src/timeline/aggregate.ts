@@ -201,7 +201,7 @@ export class Aggregates {
     const { scene } = this;
     const perColumn = (scene.viewport.to - scene.viewport.from) / counts.columns;
     const hasOutliers = this.#outlierBars.length > 0;
-    const texts = [`${formatCount(counts.calls)} calls`, `most ${formatCount(counts.peak)} in ${duration(perColumn)}`];
+    const texts = [`${formatCount(counts.calls)} calls`, `up to ${formatCount(counts.peak)} in ${duration(perColumn)}`];
     ctx.fillStyle = scene.palette["soft"] ?? "";
     [...(hasOutliers ? ["slowest"] : []), ...texts].forEach((text, place) => {
       ctx.fillText(fit(ctx, text, labelsWidth(scene.width) - 18), 10, this.#regionOf(band, false).top + place * ROW + BAR / 2 + 0.5);
@@ -235,6 +235,6 @@ export class Aggregates {
 
 /** Return the text about a column, one fact a line. */
 export function describeColumn({ from, to, calls, failed }: Column): string {
-  const parts = [`${formatCount(calls)} calls in ${duration(to - from)}, from ${duration(from)}`, failed > 0 ? `✕ ${formatCount(failed)} failed` : "", "Click to zoom in"];
+  const parts = [`${formatCount(calls)} calls in ${duration(to - from)}, starting at ${duration(from)}`, failed > 0 ? `✕ ${formatCount(failed)} failed` : "", "Click to zoom in"];
   return parts.filter(Boolean).join("\n");
 }

@@ -32,7 +32,7 @@ const GROW_EVERY = 100; // milliseconds between two drawings while spans run
 const PAUSE_FACTOR = 12;
 const MOST_PAUSE = 125;
 
-const KEYS = "← → ↑ ↓: bar to bar, spoken | Enter: details | Escape: leave | + -: zoom | 0: fit all | Ctrl+wheel: zoom";
+const KEYS = "← → ↑ ↓: move between bars | Enter: show details | Escape: leave the timeline | + -: zoom | 0: fit all | Ctrl+wheel: zoom";
 
 /**
  * Canvas that draws the spans of a model, at most once per animation frame.
@@ -358,7 +358,7 @@ export class TimelineCanvas implements View {
     const parts = [
       `${spans.nameOf(id)}: ${SIGNS[status] ?? ""} ${status}`,
       [kindOf(spans, id).name.replace(/s$/, ""), spans.text(id, "label")].filter(Boolean).join(" "),
-      `${duration(spans.endOf(id, this.model.now()) - spans.startOf(id))}, from ${duration(spans.startOf(id))}`,
+      `${duration(spans.endOf(id, this.model.now()) - spans.startOf(id))}, starting at ${duration(spans.startOf(id))}`,
       spans.text(id, "item") && `item ${spans.text(id, "item")}`,
       branchOf(spans.text(id, "path")),
       spans.number(id, "attempts") > 1 ? `${spans.number(id, "attempts")} attempts` : "",

@@ -18,7 +18,7 @@ const OTHER: Kind = { key: "other", name: "other calls", letter: "·" };
 /** Kinds of calls by their colour. */
 const CALLS: Record<(typeof TYPE_COLOURS)[keyof typeof TYPE_COLOURS], Kind> = {
   model: { key: "model", name: "model calls", letter: "M" },
-  turn: { key: "turn", name: "turns of agents", letter: "" },
+  turn: { key: "turn", name: "agent turns", letter: "" },
   tool: { key: "tool", name: "tool calls", letter: "T" },
   action: { key: "action", name: "actions", letter: "A" },
   script: { key: "script", name: "scripts", letter: "S" },

@@ -89,7 +89,7 @@ export function list(model: Model, layout: Layout, matches: Matches): View & { u
     statuses.update(calls);
     const filterNote = calls.ids.length === calls.total ? "" : `${formatCount(calls.ids.length)} of ${formatCount(calls.total)} calls shown. `;
     const code = calls.status === null ? "run.operations" : `run.operations.query("status == '${calls.status}'")`;
-    count.replaceChildren(filterNote, "As a frame: ", h("code", {}, code));
+    count.replaceChildren(filterNote, "As a DataFrame: ", h("code", {}, code));
     openFailures();
     rows.element.style.height = `${Math.min(MOST_ROWS, calls.ids.length) * ROW_HIGH + HEAD_HIGH}px`;
     rows.update();
@@ -180,7 +180,7 @@ function statusChoice(onChoice: (status: Status | null) => void): StatusChoice {
     onChoice(status);
   };
   const buttons = [null, ...STATUSES].map((status) => [status, button("", () => { choose(status); }, { class: "db-button" })] as const);
-  const element = h("div", { class: "db-statuses seg", role: "group", "aria-label": "Which calls" }, ...buttons.map(([, one]) => one));
+  const element = h("div", { class: "db-statuses seg", role: "group", "aria-label": "Filter calls by status" }, ...buttons.map(([, one]) => one));
   const update = ({ counts, total }: Calls): void => {
     element.hidden = counts.size < 2 && current === null; // a single status leaves nothing to choose
     for (const [status, one] of buttons) {

@@ -90,10 +90,10 @@ export function stepFilter(model: Model, filter: (step: string | null) => void):
 
 /** Create the button that folds and unfolds idle time. */
 export function foldSwitch(canvas: TimelineCanvas): HTMLElement {
-  const element = button("Fold idle", () => {
+  const element = button("Fold idle time", () => {
     canvas.fold(!canvas.isFolding);
     element.setAttribute("aria-pressed", String(canvas.isFolding));
-  }, { class: "db-button", "aria-pressed": "true", "aria-keyshortcuts": "F", title: "Fold stretches in which nothing runs" });
+  }, { class: "db-button", "aria-pressed": "true", "aria-keyshortcuts": "F", title: "Fold periods in which nothing runs" });
   return element;
 }
 
@@ -154,6 +154,6 @@ export function laneSwitch(canvas: TimelineCanvas): { element: HTMLElement; upda
 
 /** Create the entries of the legend. */
 export function legend(): HTMLElement[] {
-  const signs = ["▸ running, dashed", "✕ failed, hatched", "? waiting, hatched light", "◼ cancelled, hatched"];
-  return [...signs, "Ctrl + wheel zooms, drag moves"].map((text) => h("span", {}, text));
+  const signs = ["▸ running, dashed", "✕ failed, hatched", "? waiting, lightly hatched", "◼ cancelled, hatched"];
+  return [...signs, "Ctrl + wheel: zoom, drag: move"].map((text) => h("span", {}, text));
 }

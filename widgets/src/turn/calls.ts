@@ -133,7 +133,7 @@ function foldedText(value: string, count: number): HTMLElement {
   const whole = h("div", {});
   const foldedLines = Math.max(count, lines.length) - 2 * EDGE_LINES;
   const unfold = (): void => { whole.replaceChildren(longText(value)); };
-  const open = h("button", { type: "button", class: "db-more fold", onclick: unfold }, `${foldedLines.toLocaleString("en")} lines folded`);
+  const open = h("button", { type: "button", class: "db-more fold", onclick: unfold }, `Show ${foldedLines.toLocaleString("en")} more lines`);
   whole.append(longText(lines.slice(0, EDGE_LINES).join("\n")), open, longText(lines.slice(-EDGE_LINES).join("\n")));
   return whole;
 }

@@ -82,7 +82,7 @@ export class Chat implements View {
       exchange.update(request, calls, previous);
     }
     const [first = 1] = this.#exchanges.keys(); // the kernel sends only the newest requests
-    setText(this.#older, `${plural(first - 1, "earlier request")}: run.requests has them all`);
+    setText(this.#older, `Not shown: ${plural(first - 1, "earlier request")}. For all requests, see run.requests.`);
     this.#older.hidden = first === 1;
     this.onChange(conversation);
   }
@@ -125,7 +125,7 @@ class DelegatedTurn implements View {
   ) {
     const name = h("b", {}, `↳ ${oneLine(model.spans.text(id, "label"), 60)}`);
     const open = button("Open", () => { this.#toggle(open); }, { class: "small quiet", "aria-expanded": "false" });
-    const timelineButton = button("Its lane", () => { model.reveal(id); }, { class: "small quiet", title: "Show it in the timeline" });
+    const timelineButton = button("Show lane", () => { model.reveal(id); }, { class: "small quiet", title: "Show this turn in the timeline" });
     this.element.append(h("div", { class: "row" }, name, this.#facts, h("span", { class: "db-grow" }), open, timelineButton), this.#answer);
     const draw = (): void => { this.#draw(open); };
     const undoModel = model.on((change) => {

@@ -28,7 +28,7 @@ function denial({ result }: ConversationCall): string {
   return reason === "" ? author : oneLine(`${author}: ${reason}`, 80);
 }
 
-const OUTCOMES = { failed: "failed", denied: "denied", retry: "tried again", unknown: "not known", returned: "", "": "" } as const;
+const OUTCOMES = { failed: "failed", denied: "denied", retry: "retry requested", unknown: "outcome unknown", returned: "", "": "" } as const;
 
 /** Return the outcome of a call: a short result itself, a long one by its size. */
 export function outcomeText(call: ConversationCall): string {
@@ -48,7 +48,7 @@ export function requestSummary(request: ConversationRequest, isRunning: boolean,
   const [only] = calls;
   if (names.length === 1 && only !== undefined) return oneLine(`${only.tool} ${argumentsText(only.arguments, only.tool)}`, 60);
   if (names.length > 0) return oneLine(withCounts(names).join(", "), 60);
-  if (isRunning) return "writes …";
+  if (isRunning) return "writing …";
   const answer = request.answer.find(({ kind }) => kind === "assistant");
   if (answer === undefined) return "no answer";
   return request.output !== "" && /^[[{]/.test(answer.text) ? "answers with data" : oneLine(withoutSigns(answer.text.slice(0, 2_000)), 60);

@@ -48,7 +48,7 @@ export class Exchange {
   ) {
     const sentPanel = context.sent === undefined ? undefined : new SentPanel(context.sent, context.sender);
     const toggleSent = (): void => { setAttribute(sentButton, "aria-expanded", String(sentPanel?.toggle())); };
-    const sentButton: HTMLButtonElement = button("What was sent", toggleSent, { class: "small quiet", "aria-expanded": "false" });
+    const sentButton: HTMLButtonElement = button("Sent messages", toggleSent, { class: "small quiet", "aria-expanded": "false" });
     this.#sentPanel = sentPanel;
     this.element.append(
       h("div", { class: "req" }, h("b", {}, `Request ${number}`), this.#facts, sentPanel !== undefined && sentButton),
@@ -139,7 +139,7 @@ export class Exchange {
 /** Return the messages that are new for the model, and its settings if they have changed. */
 function newMessages(request: ConversationRequest, hasNewSettings: boolean, sender: string): HTMLElement[] {
   const tools = request.tools.length > 0 ? plural(request.tools.length, "tool") : "";
-  const output = request.output === "" ? "" : `answers with ${request.output}`;
+  const output = request.output === "" ? "" : `output type ${request.output}`;
   const summary = [request.instructions === "" ? "" : "instructions", tools, output].filter(Boolean).join(", ");
   const messages = request.sent.map((part) => message(part, sender));
   if (!hasNewSettings || summary === "") return messages;
@@ -159,8 +159,8 @@ const FINISH_TEXTS: Record<string, string> = {
   stop: "",
   tool_call: "ended with tool calls",
   tool_calls: "ended with tool calls",
-  length: "! cut at the limit of tokens",
-  content_filter: "! stopped by a filter",
+  length: "! cut off at the token limit",
+  content_filter: "! stopped by a content filter",
 };
 
 /** Return why the model stopped. Some models give no reason; then it is derived from the calls. */

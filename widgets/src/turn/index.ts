@@ -26,7 +26,7 @@ function conversationView(model: Model, host: Host): View {
   const times = h("span", { class: "soft", title: "How long calls ran, and how long the run waited for an answer" });
   const count = h("span", { class: "soft" });
   const frame = h("div", { class: "frame row", hidden: true });
-  const asFrame: HTMLButtonElement = button("As a frame", () => { showFrame(); }, { class: "small quiet", "aria-expanded": "false" });
+  const asFrame: HTMLButtonElement = button("As a DataFrame", () => { showFrame(); }, { class: "small quiet", "aria-expanded": "false" });
   const switches = [toggle("tool calls", "no-calls"), toggle("thinking", "no-thinking")];
   const bar = h("div", { class: "bar row" }, choice, about, ...switches, times, h("div", { class: "row end" }, count, asFrame));
   const requestList = new RequestList(model, conversations, (number) => { chat?.show(number); });
@@ -46,7 +46,7 @@ function conversationView(model: Model, host: Host): View {
     setAttribute(asFrame, "aria-expanded", String(!frame.hidden));
     const agents = model.header?.spenders.length ?? 0;
     const line = frameLine(model.header?.execution_id ?? "", agents > 1 && chat !== null ? conversations.of(chat.id).agent : "");
-    frame.replaceChildren(h("code", {}, line), copyButton(() => line, { class: "small", "aria-label": "Copy the line" }));
+    frame.replaceChildren(h("code", {}, line), copyButton(() => line, { class: "small", "aria-label": "Copy the code" }));
   }
 
   function show(id: number): void {
@@ -58,7 +58,7 @@ function conversationView(model: Model, host: Host): View {
       const requestMessages = conversation.requests.reduce((sum, { sent, answer }) => sum + sent.length + Math.min(1, answer.length), 0);
       const results = conversation.calls.filter(({ outcome }) => outcome !== "").length;
       const isPartial = (conversation.requests[0]?.number ?? 1) > 1;
-      const countText = `${plural(requestMessages + results, "message")}${isPartial ? " here" : ""}`;
+      const countText = `${plural(requestMessages + results, "message")}${isPartial ? " shown" : ""}`;
       setText(count, conversation.isLoaded ? countText : "");
       setText(about, conversation.thread === "" ? "" : `thread ${oneLine(conversation.thread, 60)}`);
       about.hidden = conversation.thread === "";

@@ -9,7 +9,7 @@ import { oneLine } from "../shared/text";
 import { typeset } from "../shared/typeset";
 
 export const YOU = "You";
-const ROLE_NAMES = { system: "System", retry: "Asked to try again", thinking: "Thought", assistant: "Agent", call: "Calls", result: "Result of" } as const;
+const ROLE_NAMES = { system: "System", retry: "Retry request", thinking: "Thinking", assistant: "Agent", call: "Calls", result: "Result of" } as const;
 const ROLE_CLASSES = { system: "sys", user: "person", retry: "sys", thinking: "bot", assistant: "bot", call: "bot", result: "sys" } as const;
 const MAX_PLAIN_LENGTH = 600;
 const MAX_STREAMED_LENGTH = 20_000; // newest characters of a streamed text that are shown
@@ -30,7 +30,7 @@ export function fold(name: string, side: string, title: HTMLElement, inside: HTM
 
 /** Return the thinking of a model, folded or unfolded. */
 export function thinkingPart(text: string, isOpen: boolean, isLive: boolean): HTMLElement {
-  const title = isLive ? "Thinks …" : `Thought (${plural(text.split(/\s+/).filter(Boolean).length, "word")})`;
+  const title = isLive ? "Thinking …" : `Thinking (${plural(text.split(/\s+/).filter(Boolean).length, "word")})`;
   return h("details", { class: "think", open: isOpen }, h("summary", {}, title), longText(text));
 }
 

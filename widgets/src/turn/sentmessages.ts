@@ -69,7 +69,7 @@ export class SentPanel {
     private readonly requestSent: RequestSent,
     private readonly sender: string,
   ) {
-    this.element.append(h("div", { class: "row", role: "group", "aria-label": "What to show of it" }, this.#whole, this.#changes), this.#body);
+    this.element.append(h("div", { class: "row", role: "group", "aria-label": "Messages to show" }, this.#whole, this.#changes), this.#body);
   }
 
   /** Set the request of the panel and the previous one. */
@@ -115,12 +115,12 @@ export class SentPanel {
 }
 
 const SIGNS = { same: "", added: "+", removed: "−", changed: "±" } as const;
-const WORDS = { same: "as before", added: "new", removed: "no longer sent", changed: "changed" } as const;
+const WORDS = { same: "unchanged", added: "new", removed: "no longer sent", changed: "changed" } as const;
 
 /** Return the element of a difference. Equal messages are built only when they are unfolded. */
 function difference({ kind, parts }: Difference, sender: string): HTMLElement {
   if (kind === "same") {
-    const unfold = h("details", { class: "same" }, h("summary", {}, `${plural(parts.length, "message")} as before`));
+    const unfold = h("details", { class: "same" }, h("summary", {}, plural(parts.length, "unchanged message")));
     unfold.addEventListener("toggle", () => { unfold.append(...parts.map((part) => message(part, sender))); }, { once: true });
     return unfold;
   }
@@ -138,10 +138,10 @@ function changedLines(previous: ConversationPart, now: ConversationPart, sender:
   const fresh = now.text.split("\n");
   const [start, end] = commonEnds(old, fresh);
   const row = (kind: "added" | "removed", text: string): HTMLElement => h("div", { class: `line ${kind}`, dir: "auto" }, `${SIGNS[kind]} ${text}`);
-  const same = plural(start + end, "line");
+  const same = plural(start + end, "unchanged line");
   return h(
     "div", {},
-    message({ ...now, text: start + end > 0 ? `(${same} as before)` : "" }, sender),
+    message({ ...now, text: start + end > 0 ? `(${same})` : "" }, sender),
     ...old.slice(start, old.length - end).map((text) => row("removed", text)),
     ...fresh.slice(start, fresh.length - end).map((text) => row("added", text)),
   );
@@ -155,7 +155,7 @@ function settingChanges(previous: ConversationRequest, now: ConversationRequest)
     previous.model === now.model ? "" : `model: ${oneLine(previous.model, 60)} → ${oneLine(now.model, 60)}`,
     removedTools.length > 0 ? `− tools: ${removedTools.join(", ")}` : "",
     addedTools.length > 0 ? `+ tools: ${addedTools.join(", ")}` : "",
-    previous.output === now.output ? "" : `answers with: ${previous.output || "text"} → ${now.output || "text"}`,
+    previous.output === now.output ? "" : `output type: ${previous.output || "text"} → ${now.output || "text"}`,
   ];
   return changes.filter(Boolean).map((text) => h("p", {}, text));
 }

@@ -68,7 +68,7 @@ export function variables(model: Model, host: Host): View {
     const toggle = (): void => { choose(selectedKey === key ? null : key); };
     const name = button(view.name, toggle, { class: "quiet small", "aria-expanded": String(selectedKey === key), "data-variable": key });
     const kind = view.rows.length > 0 ? "a table" : isRich(view) && view.type;
-    const value = kind !== false ? h("span", { class: "soft" }, `${kind}: choose it`) : h("code", { dir: "auto" }, oneLine(view.text, MAX_VALUE_LENGTH));
+    const value = kind !== false ? h("span", { class: "soft" }, `${kind}; select it to see it`) : h("code", { dir: "auto" }, oneLine(view.text, MAX_VALUE_LENGTH));
     const cells = [h("th", { scope: "row" }, name), h("td", {}, view.type), h("td", { class: "size" }, view.size), h("td", {}, value)];
     return h("tr", { class: selectedKey === key ? "chosen" : null }, ...cells);
   }
@@ -113,7 +113,7 @@ function keyOf({ source, name }: VariableView): string {
 /** Return the details of a variable: type or number of rows, origin, and its rows or its text. */
 function detailsOf(view: VariableView): HTMLElement[] {
   let origin = view.source === "" ? "" : `set by ${view.source}`;
-  if (view.source === "input") origin = "an input";
+  if (view.source === "input") origin = "input of the run";
   const total = plural(view.total, "row");
   const rowCount = view.total > view.rows.length ? `first ${view.rows.length} of ${total}` : total;
   const facts = view.rows.length > 0 ? [rowCount, origin] : [view.type, origin];

@@ -61,8 +61,8 @@ test("a failure says class, message, place, arguments, line and what is kept", (
   begin({ shown: [failure()] });
   expect(find("details").hasAttribute("open")).toBe(true);
   expect(shown(".err")).toBe("✕ KeyError: 'label'");
-  expect(shown(".head .soft")).toBe("the same error 3 times");
-  expect([...root.querySelectorAll("dt")].map((term) => term.textContent)).toEqual(["Means", "Where", "Arguments", "Kept"]);
+  expect(shown(".head .soft")).toBe("3 failures with the same error");
+  expect([...root.querySelectorAll("dt")].map((term) => term.textContent)).toEqual(["Meaning", "Where", "Arguments", "Saved"]);
   expect(shown("dd")).toBe("answer has no key 'label'. It has: category.");
   expect(root.querySelectorAll("dd")[1]?.textContent).toMatch(/^step parse, item rows\[1342\], at .*14 Nov 2023.*Show in timeline$/);
   expect(shown("pre.args")).toBe("answer = {'category': 'billing'}\nrow = 7");
@@ -76,7 +76,7 @@ test("each way says what is reused and live, and what that costs, before it is p
   begin({ shown: [failure()] });
   const rows = [...root.querySelectorAll(".ways .row")].map((row) => row.textContent);
   expect(rows[0]).toBe("Fix and continue from hereContinuing uses parse as it is now. Reused: 1,401 calls.");
-  expect(rows[1]).toBe("Run again Live: everything, about $0.84 and 27.0 s.");
+  expect(rows[1]).toBe("Run again New calls: everything, about $0.84 and 27.0 s.");
   expect(root.querySelectorAll(".ways .primary")).toHaveLength(1);
   buttonOf(root, "Run again").click();
   expect(host.control).toHaveBeenCalledWith("again");
@@ -118,7 +118,7 @@ test("what needs no plan goes on at once, and why there is none is said", async 
 
 test("N and P go from failure to failure and choose its bar; a bar that is chosen shows its failure", () => {
   begin({ total: 3, shown: [failure(), failure({ id: 2, sequence: 14, item: "rows[1377]", message: "'other'" })] });
-  expect(shown(".place")).toBe("1 of 3, 2 errors shown");
+  expect(shown(".place")).toBe("1 of 3, 2 shown");
   press("n");
   expect([shown(".err"), model.selected]).toEqual(["✕ KeyError: 'other'", 2]);
   press("n");
@@ -161,7 +161,7 @@ test("lines that were edited since they ran stand beside what they were, where s
   expect(shown(".src .at")).toBe('2✕    return answer["label"]');
   cell = '# by kind\ndef parse(answer, row):\n    return answer["category"]\n';
   find(".divebook-failure").dispatchEvent(new Event("pointerenter"));
-  expect(shown(".cap .soft")).toBe("edited since: 1 line");
+  expect(shown(".cap .soft")).toBe("edited since the failure: 1 line");
   expect([...root.querySelectorAll(".src > div")].map((line) => line.textContent)).toEqual([
     "2def parse(answer, row):", '2−    return answer["label"]', '3+    return answer["category"]',
   ]);

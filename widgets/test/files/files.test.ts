@@ -53,7 +53,7 @@ test("each file is a line under its workspace, and unfolds to its difference", (
 test("what is not kept is named with the reason", () => {
   const { element } = begin();
   told(1, [workspace([file("calc.py")], { left_out: [{ path: "big.bin", reason: "too large" }, { path: "pipe", reason: "not a file" }] })]);
-  expect([...element.querySelectorAll("p.soft")].map((one) => one.textContent)).toEqual(["Not kept: big.bin (too large), pipe (not a file)"]);
+  expect([...element.querySelectorAll("p.soft")].map((one) => one.textContent)).toEqual(["Not saved: big.bin (too large), pipe (not a file)"]);
 });
 
 test("files are shown as they were at an event, with the lines that put them into a folder and go on from there", () => {
@@ -61,7 +61,7 @@ test("files are shown as they were at an event, with the lines that put them int
   const points = [{ sequence: 57, told: "calc.py" }, { sequence: 12, told: "begin" }];
   told(1, [workspace([file("calc.py")], { points })]);
   const select = (): HTMLSelectElement => element.querySelector("select") ?? expect.fail("no select");
-  expect([...select().options].map((one) => one.text)).toEqual(["now", "event 57: calc.py", "event 12: begin"]);
+  expect([...select().options].map((one) => one.text)).toEqual(["the latest event", "event 57: calc.py", "event 12: begin"]);
   select().value = "12";
   select().dispatchEvent(new Event("change"));
   expect(standing).toEqual([[0, 0], [12, 0]]);
@@ -86,7 +86,7 @@ test("files of now are compared with those of an event, and asked for again as t
   const points = [{ sequence: 57, told: "calc.py" }, { sequence: 31, told: "b.py" }, { sequence: 12, told: "begin" }];
   told(1, [workspace([file("calc.py"), file("b.py")], { points })]);
   const select = (): HTMLSelectElement => element.querySelectorAll("select")[1] ?? expect.fail("no select");
-  expect([...select().options].map((one) => one.text)).toEqual(["the beginning", "event 57: calc.py", "event 31: b.py"]);
+  expect([...select().options].map((one) => one.text)).toEqual(["the start", "event 57: calc.py", "event 31: b.py"]);
   select().value = "31";
   select().dispatchEvent(new Event("change"));
   expect(standing.at(-1)).toEqual([0, 31]);
@@ -132,17 +132,17 @@ test("files that are not shown are counted", () => {
   const { element } = begin();
   told(1, [workspace([file("a")], { total: 2001, folder: "" })]);
   expect(element.querySelector(".head")?.textContent).toBe("applocal+3 −1");
-  expect(element.textContent).toContain("and 2,000 files more: %dive files lists all");
+  expect(element.textContent).toContain("2,000 more files. %dive files lists all files.");
 });
 
 test("a protected file is taken over only if it is ticked", async () => {
   const { element } = begin();
   told(1, [workspace([file("calc.py"), file(".git/config", { protected: true })])]);
-  const button = (): HTMLButtonElement => [...element.querySelectorAll("button")].find((one) => one.textContent.startsWith("Take over")) ?? expect.fail("no button");
-  const tick = element.querySelector<HTMLInputElement>('[aria-label="Take over .git/config"]') ?? expect.fail("no tick");
-  expect([button().textContent, tick.checked]).toEqual(["Take over 1 file", false]);
+  const button = (): HTMLButtonElement => [...element.querySelectorAll("button")].find((one) => one.textContent.startsWith("Apply")) ?? expect.fail("no button");
+  const tick = element.querySelector<HTMLInputElement>('[aria-label="Apply .git/config"]') ?? expect.fail("no tick");
+  expect([button().textContent, tick.checked]).toEqual(["Apply 1 file", false]);
   tick.click();
-  expect(button().textContent).toBe("Take over 2 files");
+  expect(button().textContent).toBe("Apply 2 files");
   taken.mockResolvedValueOnce({ type: "ack", id: "1", accepted: true, text: "taken over" });
   button().click();
   expect(taken.mock.lastCall?.[2]).toEqual(["calc.py", ".git/config"]);
@@ -154,11 +154,11 @@ test("files are taken over as they are shown, those that are ticked", async () =
   const points = [{ sequence: 57, told: "calc.py" }, { sequence: 12, told: "begin" }];
   const changed = [file("calc.py"), file("b.txt", { kind: "renamed", was: "a.txt" }), file("new.txt")];
   told(1, [workspace(changed, { points })]);
-  const button = (): HTMLButtonElement => [...element.querySelectorAll("button")].find((one) => one.textContent.startsWith("Take over")) ?? expect.fail("no button");
-  const tick = (name: string): HTMLInputElement => element.querySelector<HTMLInputElement>(`[aria-label="Take over ${name}"]`) ?? expect.fail("no tick");
-  expect(button().textContent).toBe("Take over 3 files");
+  const button = (): HTMLButtonElement => [...element.querySelectorAll("button")].find((one) => one.textContent.startsWith("Apply")) ?? expect.fail("no button");
+  const tick = (name: string): HTMLInputElement => element.querySelector<HTMLInputElement>(`[aria-label="Apply ${name}"]`) ?? expect.fail("no tick");
+  expect(button().textContent).toBe("Apply 3 files");
   tick("new.txt").click();
-  expect(button().textContent).toBe("Take over 2 files");
+  expect(button().textContent).toBe("Apply 2 files");
   told(2, [workspace(changed, { points: [{ sequence: 60, told: "calc.py" }, ...points] })]);
   expect([tick("calc.py").checked, tick("new.txt").checked]).toEqual([true, false]);
   taken.mockResolvedValueOnce({ type: "ack", id: "1", accepted: true, text: "taken over into /home/ann/app: calc.py" });
@@ -177,7 +177,7 @@ test("files are taken over as they are shown, those that are ticked", async () =
 test("nothing is taken over where there is no folder to take it to, or nobody to do it", () => {
   const { element } = begin();
   told(1, [workspace([file("calc.py")], { folder: "" })]);
-  expect(element.textContent).not.toContain("Take over");
+  expect(element.textContent).not.toContain("Apply");
 });
 
 test("a tree groups several files by folder, and keys approve, leave out and open them", () => {
@@ -194,8 +194,8 @@ test("a tree groups several files by folder, and keys approve, leave out and ope
   expect([document.activeElement, items().filter((one) => one.tabIndex === 0)]).toEqual([items()[1], [items()[1]]]);
   press("x");
   expect(names()[1]).toBe("src/app/a.py, changed, left out");
-  expect(element.querySelector<HTMLInputElement>('[aria-label="Take over src/app/a.py"]')?.checked).toBe(false);
-  expect(element.querySelector(".act")?.textContent).toBe("Take over 3 files3 approved, 1 left out");
+  expect(element.querySelector<HTMLInputElement>('[aria-label="Apply src/app/a.py"]')?.checked).toBe(false);
+  expect(element.querySelector(".act")?.textContent).toBe("Apply 3 files3 approved, 1 left out");
   press("j");
   press("Enter");
   expect([...element.querySelectorAll<HTMLDetailsElement>("details")].map((one) => one.open)).toEqual([false, true, false, false]);

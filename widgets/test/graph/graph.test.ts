@@ -45,8 +45,8 @@ test("each state has its sign, and repeated visits are counted", () => {
   expect(step("plan").textContent).toContain("×3");
   expect(step("plan").querySelector("title")?.textContent).toBe("plan (prompt): completed, 3 visits");
   expect(step("work").getAttribute("data-status")).toBe("waiting");
-  expect(step("end").querySelector("title")?.textContent).toBe("end (prompt): not yet");
-  expect(document.querySelector(".legend")?.textContent).toBe("○ not yet   ? waits for you   ✓ completed");
+  expect(step("end").querySelector("title")?.textContent).toBe("end (prompt): not started");
+  expect(document.querySelector(".legend")?.textContent).toBe("○ not started   ? waits for you   ✓ completed");
 });
 
 test("a change of state does not draw again", () => {
@@ -100,7 +100,7 @@ test("a step with items says how many are done and how many failed", () => {
   expect(under("work")).toBe("58 of 60");
   view.update(GRAPH, running, [{ ...progress, done: 1398, total: 2000, failed: 3 }]);
   expect(under("work")).toBe("1,398 of 2,000, 3 failed");
-  expect(step("work").querySelector("title")?.textContent).toBe("work (prompt · each item): running, 1,398 of 2,000, 3 failed");
+  expect(step("work").querySelector("title")?.textContent).toBe("work (prompt · per item): running, 1,398 of 2,000, 3 failed");
   view.update(GRAPH, running, [{ ...progress, total: 0 }]);
   expect(under("work")).toBe("58 done");
 });
@@ -110,7 +110,7 @@ test("steps that were never taken say so once the run has ended, and not before"
   view.update(GRAPH, states);
   expect([step("end").getAttribute("data-status"), under("end")]).toEqual(["pending", "prompt"]);
   view.update(GRAPH, states, [], true);
-  expect([step("end").getAttribute("data-status"), under("end"), under("work")]).toEqual(["untaken", "not taken", "prompt · each item"]);
+  expect([step("end").getAttribute("data-status"), under("end"), under("work")]).toEqual(["untaken", "not taken", "prompt · per item"]);
   expect(document.querySelector(".legend")?.textContent).toBe("– not taken   ✓ completed   ✕ failed");
 });
 

@@ -39,7 +39,7 @@ const cards = (): HTMLElement[] => [...wire.page.querySelectorAll<HTMLElement>("
 test("a card says that only a what-if asks", () => {
   begin([{ ...asked("a", "audit"), trial_of: "what-if" }]);
   expect(cards()[0]?.getAttribute("aria-label")).toMatch(/ in a what-if: audit\?$/);
-  expect(cards()[0]?.querySelector(".trial")?.textContent).toBe("A what-if asks this, not a real run. The answer changes only the what-if.");
+  expect(cards()[0]?.querySelector(".trial")?.textContent).toBe("This question comes from a what-if, not from a real run. Your answer affects only the what-if.");
   change([{ ...asked("a", "audit", { status: "resolved" }), trial_of: "what-if" }]);
   expect(wire.page.querySelector(".closed .kind")?.textContent).toMatch(/ in a what-if$/);
 });
@@ -83,7 +83,7 @@ test("a welcome of another view is not ours, and changes wait for the own one", 
 
 test("it says how many questions are not shown", () => {
   begin([asked("ask_1", "publish")], { hidden: 1200 });
-  expect(text()).toContain("1,200 more open questions. Answer these first");
+  expect(text()).toContain("1,200 more open questions appear after you answer these.");
 });
 
 test("where the kernel is gone cards say how to go on, and send nothing", () => {

@@ -32,14 +32,14 @@ test("the form inserts and runs a cell with the results that were entered", () =
   const press = (name: string): void => { [...form.querySelectorAll("button")].find((one) => one.textContent === name)?.click(); };
   expect(form.textContent).toContain("2 calls were blocked");
   expect(form.querySelector<HTMLElement>(".fields")?.hidden).toBe(true);
-  press("Give a result");
+  press("Enter a result");
   press("Continue the what-if");
   expect(requests).toEqual([]); // there is no result yet
   const [first] = form.querySelectorAll("textarea");
   if (first !== undefined) first.value = "[1, 2]";
   first?.dispatchEvent(new Event("input"));
   expect(form.textContent).toContain("is a list of 2");
-  expect(form.querySelector("[role=status]")?.textContent).toBe("Calls without a result stay blocked (1).");
+  expect(form.querySelector("[role=status]")?.textContent).toBe("1 call without a result stays blocked.");
   press("Continue the what-if");
   expect(requests).toEqual([{ code: codeFor("exec_1", new Map([["op_1", [1, 2]]])), isRun: true }]);
 });

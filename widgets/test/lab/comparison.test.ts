@@ -77,7 +77,7 @@ test("kinds and a text choose which differences are in sight, and the way leads 
   search.value = "PARCEL";
   search.dispatchEvent(new Event("input"));
   expect([inSight(), told()]).toEqual([["ask", "end"], "2 shown"]);
-  pressed(bar, "Difference before").click();
+  pressed(bar, "Previous difference").click();
   expect([at(), told()]).toEqual(["≠ changedenda parcel", "2 of 2"]);
   pressed(bar, "added 1").click();
   expect([inSight(), told(), at()]).toEqual([[], "no match", undefined]);
@@ -118,7 +118,7 @@ test("the bar stands between the summary and the first difference, and copies th
   const shown = judged();
   const bar = addNavigation(shown, 'divebook.compare("one", "two").frame()');
   expect([...shown.children].map((one) => one.textContent.slice(0, 8)).slice(0, 3)).toEqual(["2 better", "Differen", "First di"]);
-  expect([...(bar?.querySelectorAll("button") ?? [])].map((one) => one.textContent)).toContain("As a frame");
+  expect([...(bar?.querySelectorAll("button") ?? [])].map((one) => one.textContent)).toContain("As a DataFrame");
 });
 
 test("the slash leads to the search", () => {
@@ -162,5 +162,5 @@ test("what is shown is the page's own HTML, trusted as far as the notebook is", 
   const renderer = made[0]?.();
   await renderer?.renderModel({ data: { [COMPARISON_MIME]: {}, "text/html": "<table>" }, metadata: {}, trusted: false, setData: () => undefined });
   expect(seen).toMatchObject([{ data: { "text/html": "<table>" }, trusted: false }]);
-  expect(pressed(renderer?.node ?? output, "Difference before")).toBeTruthy();
+  expect(pressed(renderer?.node ?? output, "Previous difference")).toBeTruthy();
 });

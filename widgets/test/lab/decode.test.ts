@@ -6,6 +6,7 @@ import { checkSaved, decode } from "../../src/lab/decode";
 import { RecordedHost } from "../../src/lab/states";
 import { savedRun } from "../../src/lab/view";
 import { block } from "../blocks";
+import formerSnapshot from "./former_snapshot.json";
 import fixture from "./saved.json";
 
 const saved: PackedRun = fixture.saved;
@@ -32,10 +33,36 @@ test("every state is the one that Python saved, in any order", async () => {
   }
 });
 
+test("a run that was saved while a snapshot had the status picture has the present words", async () => {
+  const packedRun = checkSaved(formerSnapshot);
+  expect([formerSnapshot.status, packedRun.status]).toEqual(["picture", "snapshot"]);
+  const recording = await decode(packedRun);
+  expect(recording.header.status).toBe("snapshot");
+  const host = new RecordedHost(recording);
+  const types = await Promise.all(recording.events.sequence.map(async (sequence) => (await host.eventAt(sequence)).event_type));
+  expect(types.filter((type) => type.startsWith("execution_"))).toEqual(["execution_started", "execution_snapshotted", "execution_annotated"]);
+  expect((await host.stateAt(host.last)).status).toBe("snapshot");
+  const { element, destroy } = await savedRun(formerSnapshot, "plain", load);
+  expect(element.textContent).toContain("snapshot");
+  expect(element.textContent).not.toContain("picture");
+  destroy();
+});
+
+test("a step with the name of a former event type keeps its name", async () => {
+  const older = await repacked(({ events }) => {
+    events.step = events.type;
+    events.names = events.names.map((name) => name === "step_started" ? "execution_pictured" : name);
+  });
+  const { events } = await decode(older);
+  const named = (column: number[]): Set<string | undefined> => new Set(column.map((place) => events.names[place]));
+  expect([named(events.step).has("execution_pictured"), named(events.step).has("execution_snapshotted")]).toEqual([true, false]);
+  expect([named(events.type).has("execution_pictured"), named(events.type).has("execution_snapshotted")]).toEqual([false, true]);
+});
+
 test("events come with their types and data", async () => {
   const host = new RecordedHost(await decode(saved));
   expect(await host.eventAt(1)).toMatchObject({ sequence: 1, event_type: "execution_started", data: { workflow_name: "w" } });
-  await expect(host.eventAt(0)).rejects.toThrow("there is no event here");
+  await expect(host.eventAt(0)).rejects.toThrow("There is no event at this position.");
   await expect(host.stateAt(10_000)).rejects.toThrow("Event 10,000 is not in this file.");
 });
 
@@ -131,12 +158,12 @@ test("what older versions did not write gets its default, each time anew", async
 test.each(["kind", "status"] as const)("a question of an unknown %s is refused", async (name) => {
   const question = { interrupt_id: "ask_1", kind: "clarification", question: "Which?", message: "", path: "main", step: "s", status: "pending", response: null, answered_by: null, raised_us: 1 };
   const damaged = await repacked((recording) => { recording.questions = [{ ...question, [name]: "constructor" }] as unknown as Recording["questions"]; });
-  await expect(decode(damaged)).rejects.toThrow(`questions[0].${name} is not one of its words`);
+  await expect(decode(damaged)).rejects.toThrow(`questions[0].${name} is not one of the allowed values`);
 });
 
 test.each([[["status", ""]], [["usage", "x", {}]]])("a change that takes away what every state has is refused: %j", async (change) => {
   const damaged = await repacked((recording) => { recording.changes[0] = [change]; });
-  await expect(decode(damaged)).rejects.toThrow("is not a change of");
+  await expect(decode(damaged)).rejects.toThrow("is not a valid change of");
 });
 
 const broken: Record<string, (recording: Recording) => void> = {
@@ -154,7 +181,7 @@ const broken: Record<string, (recording: Recording) => void> = {
 
 test.each(Object.keys(broken))("%s is refused", async (name) => {
   const damaged = await repacked(broken[name] ?? (() => undefined));
-  await expect(decode(damaged)).rejects.toThrow(/is not|contradict|same length/);
+  await expect(decode(damaged)).rejects.toThrow(/is not|inconsistent|different lengths/);
 });
 
 test.each([null, [], "x", {}, { format: 1 }, { ...fixture.saved, recording: 3 }, { ...fixture.saved, format: 3 }])("no saved run: %j", (data) => {
@@ -207,6 +234,6 @@ test("a run that had not ended is shown like any other, with the time for which 
   const open = await repacked(({ header }) => { header.ended_us = null; header.now_us = Date.UTC(2026, 4, 1, 12, 30) * 1000; });
   const view = await savedRun({ ...open, status: "waiting", next: "%dive show exec_1" }, "", load);
   expect(view.element.querySelector(".db-header")).not.toBeNull();
-  expect(view.element.querySelector(".db-origin")?.textContent).toMatch(/^State at .*:30.*; the run may have continued since\. To show it again or continue: %dive show exec_1$/);
+  expect(view.element.querySelector(".db-origin")?.textContent).toMatch(/^This is the state at .*:30.*\. The run may have continued since then\. To open or continue this run: %dive show exec_1$/);
   view.destroy();
 });

@@ -111,7 +111,7 @@ test("a run that asks is told of once, however many kernels tell it, until it is
   other.begin([asked("Keep")]);
   expect([texts(), item.textContent]).toEqual([["audit asks: Keep?"], "? 1 question"]);
   one.say({ type: "asked", after: 1, last: 2, now_us: 0, hidden: 0, asked: [asked("Drop", "exec_1", { raised_us: 2 })] });
-  expect([texts(), item.textContent]).toEqual([["audit asks: Keep? (and 1 more)"], "? 2 questions"]);
+  expect([texts(), item.textContent]).toEqual([["audit asks: Keep? (and 1 more question)"], "? 2 questions"]);
   const settled = [asked("Keep", "exec_1", { status: "resolved" }), asked("Drop", "exec_1", { status: "resolved" })];
   for (const kernel of [one, other]) kernel.say({ type: "asked", after: 2, last: 3, now_us: 0, hidden: 0, asked: settled });
   other.say({ type: "inbox", view: other.sent[0]?.view, last: 4, now_us: 0, hidden: 0, asked: [] });
@@ -160,7 +160,7 @@ test("an answer that stands out can be given in the notification, as long as it 
   const schema = { enum: ["keep it", "drop it"], default: "keep it" };
   kernel.begin([asked("Keep", "exec_1", { schema }), asked("Free", "exec_2", { raised_us: 2 }), asked("Two", "exec_3", { schema, raised_us: 3 }), asked("More", "exec_3", { raised_us: 4 })]);
   const labels = [...shown.values()].map(({ actions }) => actions.map(({ label }) => label));
-  expect(labels).toEqual([["Go there", "Answer: keep it", "Later"], ["Go there", "Later"], ["Go there", "Later"]]);
+  expect(labels).toEqual([["Go to question", "Answer: keep it", "Later"], ["Go to question", "Later"], ["Go to question", "Later"]]);
   [...shown.values()][0]?.actions[1]?.callback();
   expect(kernel.sent.at(-1)).toMatchObject({ type: "answer", interrupt_id: "Keep@exec_1", response: "keep it" });
 });

@@ -58,12 +58,12 @@ test("the head tells status, facts in their order, bounds and durability", () =>
   const times = { doing: "waited", since_us: 500_000, worked_us: 62_000_000, waited_us: 63_000_000 } as const;
   begin({ header: { ...HEADER, ...times, live: false, cost: 0.5, durability: "memory", gauges } });
   expect(shown(".db-status")).toBe("▸ running");
-  expect(shown(".db-when")).toMatch(/^began .*\d\d:\d\d .+/);
+  expect(shown(".db-when")).toMatch(/^started .*\d\d:\d\d .+/);
   expect([...page.querySelectorAll(".db-fact")].map((fact) => fact.textContent)).toEqual([
     "Cost$0.50", "Model calls2", "▲ Tokens1,234 of 1,300", "Worked1 min 02 s", expect.stringMatching(/^Waited for you1 min \d\d s$/), "Loops1 of 9",
   ]);
   expect(shown(".db-badge")).toBe("memory only");
-  expect(find(".db-badge").title).toContain("end with this process");
+  expect(find(".db-badge").title).toContain("lost when this process ends");
   expect(find("[role=meter]").getAttribute("aria-label")).toBe("tokens 1,234 of 1,300");
 });
 
@@ -106,7 +106,7 @@ test("cancelling asks once more, and says what is kept", () => {
   begin({ header: { ...HEADER, progress: [step] } });
   const cancel = (): void => { buttonOf(page, "Cancel …").click(); };
   cancel();
-  expect(shown(".db-sure")).toBe("Cancel the run? 58 of 60 are kept.Cancel the runKeep running");
+  expect(shown(".db-sure")).toBe("Cancel the run? 58 of 60 items are saved.Cancel the runKeep running");
   expect(document.activeElement).toBe(buttonOf(page, "Keep running"));
   find(".db-sure").dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
   expect([find(".db-sure").hidden, document.activeElement]).toEqual([true, buttonOf(page, "Cancel …")]);
@@ -128,7 +128,7 @@ test("a kernel that is gone is told of, with the way on", () => {
   say({ type: "delta", feed: "feed", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, failures: null, questions: [], streamed: [] });
   lose();
   expect(shown(".db-status")).toBe("‖ kernel stopped");
-  expect(shown(".db-notice")).toBe("The kernel stopped. Run the notebook up to this cell again to continue, or: %dive resume exec_1. What is done is kept.");
+  expect(shown(".db-notice")).toBe("The kernel stopped. Run the notebook up to this cell again to continue, or run %dive resume exec_1. Completed calls are saved.");
   expect(buttonsOf(".db-notice")).toEqual([]);
 });
 
@@ -140,7 +140,7 @@ test("where a page can run cells, a run whose kernel is gone has a button that c
   begin({ header: { ...HEADER, progress: [step] } });
   say(delta([], { after: 99, last: 100 }));
   lose();
-  expect(shown(".db-notice > span")).toBe("The kernel stopped. 58 of 60 are kept.");
+  expect(shown(".db-notice > span")).toBe("The kernel stopped. 58 of 60 items are saved.");
   buttonOf(find(".db-notice"), "Resume").click();
   expect(rerun).toHaveBeenCalledOnce();
   delete document.documentElement.dataset["divebookGuide"];
@@ -150,8 +150,8 @@ test("a kernel that does not answer is not said to have stopped", () => {
   begin({ header: { ...HEADER, live: true } });
   say(delta([], { after: 99, last: 100 }));
   vi.advanceTimersByTime(20_000);
-  expect(shown(".db-status")).toBe("‖ does not answer");
-  expect(shown(".db-notice > span")).toContain("busy with a cell, or not connected");
+  expect(shown(".db-status")).toBe("‖ kernel does not answer");
+  expect(shown(".db-notice > span")).toContain("busy with a cell or not connected");
   begin({ header: { ...HEADER, live: true } });
   expect(shown(".db-status")).toBe("▸ running");
 });
@@ -165,7 +165,7 @@ test("a run that had ended before its kernel stopped offers nothing", () => {
   begin({ header: { ...HEADER, status: "completed", live: false, ended_us: 9_000_000 } });
   say(delta([], { after: 99, last: 100, header: { ...HEADER, status: "completed", live: false, ended_us: 9_000_000 } }));
   lose();
-  expect([shown(".db-status"), shown(".db-notice > span")]).toEqual(["✓ completed", "The kernel stopped. The run had ended before."]);
+  expect([shown(".db-status"), shown(".db-notice > span")]).toEqual(["✓ completed", "The kernel stopped after the run had ended."]);
 });
 
 test("the view of a what-if says so beside its name and on its questions", () => {
@@ -212,7 +212,7 @@ test("a run that waits for a signal says which, and what sends it", () => {
 test("a run that somebody paused says so, and how to go on", () => {
   begin({ header: { ...HEADER, doing: "paused", live: false, commands: ["resume", "cancel"] } });
   expect(shown(".db-status")).toBe("‖ paused");
-  expect(shown(".db-notice")).toBe("paused. Run the cell again to continue.");
+  expect(shown(".db-notice")).toBe("The run is paused. Run the cell again to continue the run.");
 });
 
 test("a run that waits for a worker is not taken for one that somebody paused", () => {
@@ -232,7 +232,7 @@ test("a run that completed after its cell had failed says how to come by its res
   begin({ header: { ...HEADER, status: "failed", live: false } });
   expect(page.querySelector<HTMLElement>(".db-notice")?.hidden).toBe(true);
   say(delta([], { total: ROWS.length, header: { ...HEADER, status: "completed", live: false } }));
-  expect(shown(".db-notice")).toBe("The run has completed, after its cell had failed. Run the cell again to use the result: it is taken from the log.");
+  expect(shown(".db-notice")).toBe("The run has completed, but its cell had failed before. Run the cell again to get the result from the log.");
 });
 
 test("only the commands that are possible are offered", () => {

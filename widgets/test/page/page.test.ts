@@ -51,7 +51,7 @@ test("sound parts are unpacked, the texts put in, and the run shown", async () =
   await laid();
   const [run] = await opened();
   expect(run).toEqual({ ...saved, asked: "Which one?" });
-  expect([document.querySelector("main")?.textContent, told()]).toEqual(["the run", "All parts of this file are as they were written: viewer, texts, run, log."]);
+  expect([document.querySelector("main")?.textContent, told()]).toEqual(["the run", "All parts of this file are undamaged: viewer, texts, run, log."]);
   expect(document.head.textContent).toContain("/* the viewer */");
 });
 
@@ -59,7 +59,7 @@ test.each(["viewer", "texts", "run"])("without a sound part %s nothing is shown,
   await laid({ [name]: "AAAA" });
   expect(await opened()).toEqual([]);
   expect(told()).toContain(`The part "${name}" is damaged`);
-  expect(told()).toContain("So the run cannot be shown.");
+  expect(told()).toContain("The run cannot be shown without these parts.");
 });
 
 test.each([["AAAA", 'The part "log" is damaged'], [null, 'The part "log" is missing.']])("a log that is %s is said, and the run is shown all the same", async (text, why) => {
@@ -72,7 +72,7 @@ test.each([["AAAA", 'The part "log" is damaged'], [null, 'The part "log" is miss
 test("a page that was written without its log lacks nothing", async () => {
   await laid({ log: null }, "viewer texts run");
   expect(await opened()).toHaveLength(1);
-  expect(told()).toBe("All parts of this file are as they were written: viewer, texts, run.");
+  expect(told()).toBe("All parts of this file are undamaged: viewer, texts, run.");
 });
 
 test("what cannot be unpacked is said", async () => {
@@ -99,7 +99,7 @@ test("the run in it is stepped through without a kernel, and texts that were cut
   }
   [...view.element.querySelectorAll<HTMLElement>("[role=tab]")].find(({ textContent }) => textContent === "Event")?.click();
   const panel = view.element.querySelector("[role=tabpanel]:not([hidden])");
-  expect(panel?.textContent).toContain("(the beginning of 20,000 characters)");
+  expect(panel?.textContent).toContain("(first part of 20,000 characters)");
   panel?.querySelectorAll<HTMLDetailsElement>("details.value").forEach((details) => details.dispatchEvent(new Event("toggle")));
   expect(panel?.textContent).toContain("(19,600 more characters)");
   view.destroy();

@@ -27,7 +27,7 @@ test("each changed character, and each changed digit of a checksum, is found", (
   for (let place = 0; place < TEXT.length; place += 1) {
     const flipped = TEXT.slice(0, place) + String.fromCharCode(TEXT.charCodeAt(place) ^ 1) + TEXT.slice(place + 1);
     document.body.replaceChildren(part("run", flipped, checksum(TEXT)));
-    expect(partsOf(document, ["run"]).faults.get("run")).toBe(`The part "run" is damaged: its checksum is ${checksum(flipped)}, and ${checksum(TEXT)} is written beside it.`);
+    expect(partsOf(document, ["run"]).faults.get("run")).toBe(`The part "run" is damaged: its checksum is ${checksum(flipped)}, but the file states ${checksum(TEXT)}.`);
   }
   document.body.replaceChildren(part("run", TEXT, checksum(TEXT).replace(/.$/u, "x")));
   expect(partsOf(document, ["run"]).valid.size).toBe(0);
@@ -52,5 +52,5 @@ test("long texts come back in their places, and what looks like a number of one 
 
 test("a text that is not there, or is made of itself, is refused", () => {
   expect(() => withTexts('{"a": "\\u007f4"}', ["one"])).toThrow("one of its texts is missing");
-  expect(() => joinTexts([["\x7f0"]])).toThrow("one of its texts is made of itself");
+  expect(() => joinTexts([["\x7f0"]])).toThrow("one of its texts refers to itself");
 });

@@ -83,13 +83,13 @@ const WRONG: [string, Schema, unknown, string][] = [
   ["exclusive bounds", { type: "number", title: "N", exclusiveMinimum: 0 }, 0, "N must be more than 0."],
   ["a fraction", { type: "integer", title: "N" }, 1.5, "N must be an integer."],
   ["steps", { type: "number", title: "N", multipleOf: 0.1 }, 0.25, "N must be a multiple of 0.1."],
-  ["too large", { type: "integer", title: "N" }, 1e17, "N is too large to be sent exactly."],
+  ["too large", { type: "integer", title: "N" }, 1e17, "N is too large to be sent without rounding."],
   ["length", { type: "string", title: "T", minLength: 3 }, "ab", "T must have at least 3 characters."],
   ["pattern", { type: "string", title: "T", pattern: "^a+$" }, "b", "T must match the pattern ^a+$."],
   ["e-mail", { type: "string", title: "T", format: "email" }, "ada", "T must be an e-mail address."],
   ["address", { type: "string", title: "T", format: "uri" }, "example", "T must be an address such as https://example.org."],
   ["items", { type: "array", title: "L", items: { type: "string" }, minItems: 1, maxItems: 1 }, ["a", "b"], "L takes at most 1 entry."],
-  ["twice", { type: "array", items: { type: "string" }, uniqueItems: true }, ["a", "a"], "It must not hold the same entry twice."],
+  ["twice", { type: "array", items: { type: "string" }, uniqueItems: true }, ["a", "a"], "The value must not contain the same entry twice."],
 ];
 
 test.each(WRONG)("what breaks a rule is told where it is: %s", (_name, schema, value, message) => {

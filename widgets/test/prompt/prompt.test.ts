@@ -42,7 +42,7 @@ const ANSWERS: [string, Partial<Question>, string, unknown][] = [
   ["raise", { kind: "resource_exhausted", data: { bound: "max_model_calls", used: 20, limit: 20 } }, "Raise", { decision: "raise", data: { to: 40 } }],
   ["raise money", { kind: "resource_exhausted", data: { bound: "max_cost", used: "0.51", limit: "0.50" } }, "Raise", { decision: "raise", data: { to: "1.02" } }],
   ["stop", { kind: "resource_exhausted", data: { bound: "max_tokens", used: 1, limit: 1 } }, "Stop", { decision: "stop" }],
-  ["retry", { kind: "outcome_unknown" }, "again", { choice: "retry" }],
+  ["retry", { kind: "outcome_unknown" }, "Repeat the call", { choice: "retry" }],
   ["done", { kind: "outcome_unknown" }, "It went through", { choice: "done", result: null }],
   ["fail", { kind: "outcome_unknown" }, "It did not", { choice: "fail" }],
   ["skip", { kind: "timeout", required: false }, "Skip", {}],
@@ -232,13 +232,13 @@ test("each card that stands elsewhere has a way to it", () => {
   for (const { id, place } of places.slice(0, 2)) {
     document.body.append(place);
     prompt.place(id, place);
-    if (id === "int_1") expect(ways()).toEqual(["Go to it"]);
+    if (id === "int_1") expect(ways()).toEqual(["Go to question"]);
   }
   expect(ways()).toEqual(["Run save_note? n=38 (fixer)Which?"]);
   buttonOf(document.body, "Which?").click();
   expect(places[1]?.place.contains(document.activeElement)).toBe(true);
   for (const { id, place } of places) prompt.place(id, place);
-  expect(ways()).toEqual(["Run save_note? n=38 (fixer)Which?Question 1and 2 more"]);
+  expect(ways()).toEqual(["Run save_note? n=38 (fixer)Which?Question 1and 2 more questions"]);
   prompt.gather();
   expect(ways()).toEqual([""]);
 });
@@ -287,16 +287,16 @@ test("a question that is settled is a line with a sign: a cross where somebody s
   shownWith(...settled.map(([given]) => given));
   const lines = [...document.querySelectorAll(".closed li")].map((line) => [line.querySelector(".sign")?.textContent, line.querySelector(".answer")?.textContent]);
   expect(lines.reverse()).toEqual(settled.map(([, sign, words]) => [sign, words]));
-  expect(document.querySelector(".closed summary")?.textContent).toBe("5 closed");
+  expect(document.querySelector(".closed summary")?.textContent).toBe("5 closed questions");
 });
 
 test("what is wrong is marked until it is filled", () => {
   shownWith({ schema: { type: "object", properties: { name: { type: "string" }, size: { type: "integer" } }, required: ["name", "size"] } });
   buttonOf(document.body, "Answer").click();
   const wrong = (): string[] => [...document.querySelectorAll(".error, .status")].map((part) => part.textContent).filter((text) => text !== "");
-  expect(wrong()).toEqual(["Name needs an answer.", "Size needs an answer.", "Not sent: correct what is marked."]);
+  expect(wrong()).toEqual(["Name needs an answer.", "Size needs an answer.", "Not sent. Correct the marked fields."]);
   type(document.querySelector("textarea"), "wheel");
-  expect(wrong()).toEqual(["Size needs an answer.", "Not sent: correct what is marked."]);
+  expect(wrong()).toEqual(["Size needs an answer.", "Not sent. Correct the marked fields."]);
   type(document.querySelector(".card input"), "3");
   expect(wrong()).toEqual([]);
   buttonOf(document.body, "Answer").click();
@@ -307,7 +307,7 @@ test("a call of unknown outcome is shown by its arguments, and no button stands 
   shownWith({ kind: "outcome_unknown", question: "Did the call to Pay go through?", message: "The kernel stopped after it began.", data: { parameters: { action_name: "Pay", params: { amount: 5, to: "Ann" } }, choices: ["retry"] } });
   expect(document.querySelector(".seen")?.textContent).toBe("The callCallPayAmount5ToAnn");
   expect(document.querySelectorAll(".primary")).toHaveLength(0);
-  expect([...document.querySelectorAll(".actions button:not([hidden])")].map((one) => one.textContent)).toEqual(["✓ It went through", "✕ It did not: the step fails", "↻ Make the call again"]);
+  expect([...document.querySelectorAll(".actions button:not([hidden])")].map((one) => one.textContent)).toEqual(["✓ It went through", "✕ It did not. Fail the step", "↻ Repeat the call"]);
   shownWith({});
   expect(document.querySelector(".primary")?.textContent).toBe("✓ Answer");
 });
@@ -316,7 +316,7 @@ test("one answer is given to all of a kind once somebody has seen which those ar
   const about = (name: string): Partial<Question> => ({ kind: "confirmation", question: `Delete ${name}?`, alike: "deletions", data: { tool: "delete", parameters: { name } } });
   shownWith(about("a"), about("b"), { question: "Which?" }, about("c"));
   const offer = [...document.querySelectorAll<HTMLButtonElement>(".to-all")].filter((one) => !one.hidden);
-  expect(offer.map((one) => one.textContent)).toEqual(["Answer the same for all 3 of this kind …"]);
+  expect(offer.map((one) => one.textContent)).toEqual(["Answer all 3 similar questions …"]);
   type(document.querySelector("textarea"), "old files");
   offer[0]?.click();
   expect([...document.querySelectorAll(".all li")].map((line) => line.textContent)).toEqual(["Delete a? name=a", "Delete b? name=b", "Delete c? name=c"]);
@@ -337,7 +337,7 @@ test("changed arguments and rules are given to no other call", () => {
   const about = (name: string): Partial<Question> => ({ kind: "confirmation", alike: "deletions", data: { tool: "delete", parameters: { name }, offers: { scopes: ["run"] } } });
   shownWith(about("a"), about("b"));
   buttonOf(document.body, "Edit").click();
-  buttonOf(document.body, "Answer the same").click();
+  buttonOf(document.body, "Answer all").click();
   buttonOf(document.body, "Approve 2").click();
   expect(sent).toEqual([["int_1", { approved: true, data: { name: "a" } }], ["int_2", { approved: true }]]);
 });
@@ -356,7 +356,7 @@ test("a number chooses an option, or goes to a button, and sends nothing", () =>
 
 test("the default that will be used is told beside the time that is left", () => {
   shownWith({ expires_us: NOW + 90_000_000, fallback: "keep" });
-  expect(document.querySelector(".clock")?.textContent).toBe("default in 1 min 30 s: keep");
+  expect(document.querySelector(".clock")?.textContent).toBe("default answer in 1 min 30 s: keep");
 });
 
 test("hostile texts are text, and long ones are cut", () => {

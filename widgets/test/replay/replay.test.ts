@@ -332,22 +332,22 @@ test.each([
   const position = await eventfulReplay();
   const met = wanted.map(() => { click(label); return position(); });
   expect(met).toEqual(wanted);
-  expect(document.querySelector(".ways [role=status]")?.textContent).toMatch(/^There is no next .* after this event\.$/u);
+  expect(document.querySelector(".ways [role=status]")?.textContent).toMatch(/^There is no .* after this event\.$/u);
 });
 
 test("it goes back to where a variable changed last", async () => {
   const position = await eventfulReplay();
-  const variable = document.querySelector<HTMLSelectElement>("[aria-label='Variable to go to']");
+  const variable = document.querySelector<HTMLSelectElement>("[aria-label='Variable whose changes to find']");
   expect([...(variable?.options ?? [])].map(({ value }) => value)).toEqual(["n", "total"]);
   press("End");
-  click("Go to the last change of the variable");
+  click("Go to the previous change of the variable");
   expect(position()).toBe(5);
   if (variable !== null) variable.value = "total";
   press("End");
-  click("Go to the last change of the variable");
+  click("Go to the previous change of the variable");
   expect(position()).toBe(5);
-  click("Go to the last change of the variable");
-  expect(document.querySelector(".ways [role=status]")?.textContent).toBe("There is no last change of total before this event.");
+  click("Go to the previous change of the variable");
+  expect(document.querySelector(".ways [role=status]")?.textContent).toBe("There is no change of total before this event.");
 });
 
 test("a change is that of the event, however far somebody came from, and other values are the same", async () => {
@@ -366,7 +366,7 @@ test("a change is that of the event, however far somebody came from, and other v
 
 test("where nothing was set nobody is offered a variable", async () => {
   await shown(0, (sequence) => Promise.resolve(state(sequence)));
-  expect(document.querySelector("[aria-label='Variable to go to']")?.closest<HTMLElement>(".row[hidden]")).not.toBeNull();
+  expect(document.querySelector("[aria-label='Variable whose changes to find']")?.closest<HTMLElement>(".row[hidden]")).not.toBeNull();
 });
 
 test("messages are asked for once somebody looks, and are those of the position", async () => {
@@ -381,7 +381,7 @@ test("messages are asked for once somebody looks, and are those of the position"
   expect(asked).toEqual([]);
   [...document.querySelectorAll<HTMLElement>("[role=tab]")].find(({ textContent }) => textContent === "Messages")?.click();
   await vi.advanceTimersByTimeAsync(0);
-  expect(document.querySelector("[role=tabpanel]:not([hidden])")?.textContent).toBe("The request of event 2, as the model saw it.Usersaid at 3");
+  expect(document.querySelector("[role=tabpanel]:not([hidden])")?.textContent).toBe("Messages of the model request at event 2, as the model received them.Usersaid at 3");
   replay.go(8);
   await vi.advanceTimersByTimeAsync(0);
   expect(asked).toEqual([3, 8]);
@@ -411,7 +411,7 @@ test("it says where it stands, each time", async () => {
 
 test("the list shows the events of a step, or with a word, and says how many", async () => {
   await eventfulReplay();
-  const step = document.querySelector<HTMLSelectElement>("[aria-label='Step whose events are listed']");
+  const step = document.querySelector<HTMLSelectElement>("[aria-label='Filter events by step']");
   const word = document.querySelector<HTMLInputElement>("[aria-label='Search events']");
   if (step === null || word === null) throw new Error("there is no filter");
   step.value = "ask";
@@ -548,7 +548,7 @@ test("a fork says what it repeats and about what it costs, and its line has the 
   press2("Fork from here");
   await vi.advanceTimersByTimeAsync(0);
   const line = (): string | undefined => document.querySelector(".fork .line")?.textContent ?? undefined;
-  expect(document.querySelector(".price")?.textContent).toBe("2 events shared. Runs again: 1 model call, 1 script, about $0.0020 and 2.0 s.");
+  expect(document.querySelector(".price")?.textContent).toBe("2 events shared. Repeats 1 model call, 1 script, about $0.0020 and 2.0 s.");
   expect(line()).toBe('import divebook\ndivebook.show("exec_1").fork(2)');
   const change = (text: string): void => {
     const field = document.querySelector<HTMLTextAreaElement>(".fork textarea");
@@ -562,7 +562,7 @@ test("a fork says what it repeats and about what it costs, and its line has the 
   expect(document.querySelector(".fork .before")?.textContent).toBe("Sort ${inputs.x}");
   change('Say "so"');
   expect(line()).toContain('.fork(2, {"prompts": {"a": "Say \\"so\\""}})');
-  expect(document.querySelector(".fork [role=note]")?.textContent).toContain("needs a kernel, and this page has none");
+  expect(document.querySelector(".fork [role=note]")?.textContent).toContain("needs a kernel, but this page has none");
   press2("What-if from here");
   expect(document.querySelector(".fork strong")?.textContent).toBe("What-if at event 2");
   expect(line()).toContain('.what_if({"prompts": {"a": "Say \\"so\\""}}, at=2)');

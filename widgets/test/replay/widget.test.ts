@@ -128,6 +128,6 @@ test("of more calls than are sent the picture says how many there are", async ()
     await vi.advanceTimersByTimeAsync(0);
     return view.element.querySelector<HTMLElement>(".hint");
   };
-  expect((await hint(1234))?.textContent).toBe("2 of 1,234 steps and calls are shown, spread over the run: all are in run.operations.");
+  expect((await hint(1234))?.textContent).toBe("The timeline shows a sample: 2 of 1,234 steps and calls. For all of them, see run.operations.");
   expect((await hint(2))?.hidden).toBe(true);
 });

@@ -61,7 +61,7 @@ test("each run is a row that says what tells it from others", () => {
   const [failed, running] = rows().map((row) => row.textContent);
   for (const part of ["parse", "tickets", "KeyError: 'label'", "✕ failed", "1,398 of 2,000 kept", "2.5 s", "$1.96", "today", "Resume"]) expect(failed).toContain(part);
   for (const part of ["▸ running", "58 of 60", "23.0 s", "Cancel …"]) expect(running).toContain(part);
-  expect(text()).toContain("2 in the store · 1 running · $14.20 this week");
+  expect(text()).toContain("2 runs in the store · 1 running · $14.20 spent this week");
   vi.advanceTimersByTime(2_000);
   expect(rows()[1]?.textContent).toContain("25.0 s");
 });
@@ -125,8 +125,8 @@ test("a run is cancelled only once a person has said so", () => {
   show([run("audit", { status: "running", stand: "58 of 60", total: 60, done: 58, commands: ["cancel"] })]);
   buttonOf(wire.page, "Cancel …").click();
   expect(wishes()).toEqual([]);
-  expect(text()).toContain("Cancel the run of audit? 58 of 60 are kept.");
-  buttonOf(wire.page, "Keep it running").click();
+  expect(text()).toContain("Cancel the run of audit? 58 of 60 items are saved.");
+  buttonOf(wire.page, "Keep running").click();
   expect(text()).not.toContain("are kept");
   buttonOf(wire.page, "Cancel …").click();
   buttonOf(wire.page, "Cancel the run").click();
@@ -137,7 +137,7 @@ test("several are chosen, resumed as far as they can be, and tagged; what is ref
   show([run("a", { status: "failed", commands: ["resume"] }), run("b"), run("c")]);
   box("a").click();
   box("b").click();
-  expect(text()).toContain("2 chosen");
+  expect(text()).toContain("2 selected");
   buttonOf(wire.page, "Resume 1").click();
   expect(wishes().at(-1)).toMatchObject({ command: "resume", executions: ["a"] });
   wire.say({ type: "ack", id: String(wishes().at(-1)?.["id"]), accepted: false, text: "a: another process runs it" });
@@ -173,7 +173,7 @@ test("questions stand beside the list and are answered in place", () => {
   show([run("order", { status: "waiting", stand: "1 question", questions: 1 })]);
   expect(text()).toContain("No open questions");
   wire.say({ type: "inbox", view: view(), last: 1, now_us: NOW, hidden: 0, asked: [{ execution_id: "order", workflow: "order", cell: "", trial_of: "", question: question({ interrupt_id: "ask_1", kind: "confirmation", question: "Order it?" }) }] });
-  expect(text()).toContain("? 1 for you");
+  expect(text()).toContain("? 1 question for you");
   buttonOf(wire.page, "Approve").click();
   expect(wire.heard.at(-1)).toMatchObject({ type: "answer", interrupt_id: "ask_1", response: { approved: true } });
 });

@@ -61,7 +61,7 @@ test("a long difference is shown in pieces", () => {
   const element = shown(file({ diff: Array.from({ length: 1000 }, (_, index) => `+line ${index}\n`).join("") }));
   expect(element.querySelectorAll(".came")).toHaveLength(400);
   const more = element.querySelector<HTMLButtonElement>("button.db-more");
-  expect(more?.textContent).toBe("more (600 lines)");
+  expect(more?.textContent).toBe("Show 600 more lines");
   more?.click();
   more?.click();
   expect(element.querySelectorAll(".came")).toHaveLength(1000);
@@ -71,7 +71,7 @@ test("a long difference is shown in pieces", () => {
 test("what is binary, or too long, is said to be", () => {
   const element = shown(file({ added: null, removed: null }), file({ diff: null }), file({ kind: "renamed", was: "old.py" }));
   expect([...element.querySelectorAll("summary")].map((one) => one.textContent)).toEqual(["Mcalc.pybinary", "Mcalc.py+1 −1", "Rcalc.py ← old.py+1 −1"]);
-  expect(element.textContent).toContain("%dive diff shows it");
+  expect(element.textContent).toContain("Run %dive diff to see it");
 });
 
 test("nothing of a file becomes markup", () => {

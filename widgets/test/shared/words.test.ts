@@ -8,7 +8,7 @@ const MOMENT = Date.UTC(2026, 10, 19, 16, 20, 3, 45) * 1000;
 
 test("types of events are words of people", () => {
   const types = ["execution_started", "operation_completed", "iteration_failed", "interrupt_raised", "path_branched", "state_mutated", "step_caught"];
-  expect(types.map(eventName)).toEqual(["run started", "call completed", "item failed", "question asked", "branches began", "variables changed", "step caught"]);
+  expect(types.map(eventName)).toEqual(["run started", "call completed", "item failed", "question asked", "branches started", "variables changed", "step caught"]);
 });
 
 test("moments have a zone, and a day unless it is today", () => {

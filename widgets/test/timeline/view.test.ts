@@ -100,7 +100,7 @@ test("calls are shown by status, and all again", () => {
   begin({}, MANY);
   press("Failed 1");
   expect(columns("item")).toEqual(["rows[10]"]);
-  expect(shown(".db-note")).toBe("1 of 3 calls shown. As a frame: run.operations.query(\"status == 'failed'\")");
+  expect(shown(".db-note")).toBe("1 of 3 calls shown. As a DataFrame: run.operations.query(\"status == 'failed'\")");
   expect([...page.querySelectorAll(".db-statuses button:not([hidden])")].map((one) => [one.textContent, one.getAttribute("aria-pressed")])).toEqual([["All", "false"], ["✕ Failed 1", "true"]]);
   press("All");
   expect(columns("item")).toHaveLength(3);
@@ -112,7 +112,7 @@ test("once none is left of the status that is listed, all calls are", () => {
   model.welcome(welcome([{ id: 0, kind: "operation", type: "tool_call", start: 0, end: 1 }]));
   vi.advanceTimersByTime(500);
   expect(columns("status")).toEqual(["✓ completed"]);
-  expect(shown(".db-note")).toBe("As a frame: run.operations");
+  expect(shown(".db-note")).toBe("As a DataFrame: run.operations");
 });
 
 test("of a sample too there is a button for each type that occurs, though nothing comes any more", () => {
@@ -215,7 +215,7 @@ test("a text of five million characters is cut, and goes on by request", () => {
   expect(before).toBeLessThan(3000);
   find(".db-more").click();
   expect(shown(".db-event pre").length).toBeGreaterThan(before + 10_000);
-  expect(shown(".db-more")).toMatch(/^more \(4,9\d\d,\d{3} characters\)$/);
+  expect(shown(".db-more")).toMatch(/^Show 4,9\d\d,\d{3} more characters$/);
 });
 
 test("details are closed by Escape", () => {

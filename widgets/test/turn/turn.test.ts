@@ -86,10 +86,10 @@ const text = (selector: string): string => find(selector).textContent;
 
 test("a request shows its numbers, what was asked, thought, said and called", () => {
   begin();
-  expect(text(".req")).toBe("Request 1large-3 · 2,914 in, 61 out · $0.0041 · 1.0 s · ended with tool callsWhat was sent");
+  expect(text(".req")).toBe("Request 1large-3 · 2,914 in, 61 out · $0.0041 · 1.0 s · ended with tool callsSent messages");
   expect(text(".chat")).toContain("System · instructions, 2 tools");
   expect(text(".chat")).toContain("YouRepair it.");
-  expect(text(".think summary")).toBe("Thought (2 words)");
+  expect(text(".think summary")).toBe("Thinking (2 words)");
   expect(text(".said code")).toBe("Z");
   expect(text(".call summary")).toBe("Tsearchoffset2 lines2.5 s");
 });
@@ -122,7 +122,7 @@ test("a long result is folded to its ends, and unfolds", () => {
   line.open = true;
   line.dispatchEvent(new Event("toggle"));
   expect(text(".call .in")).not.toContain("line 50");
-  buttonOf(line, "999,984 lines folded").click();
+  buttonOf(line, "Show 999,984 more lines").click();
   expect(text(".call .in")).toContain("line 50");
 });
 
@@ -133,7 +133,7 @@ test("what a model writes now stands in its request, with the arguments of the c
   model.delta(delta([], { streamed }));
   vi.advanceTimersByTime(100);
   expect(find(".said").classList.contains("live")).toBe(true);
-  expect(text(".said")).toBe('Thinks …HmfixerSoTedit{"path"');
+  expect(text(".said")).toBe('Thinking …HmfixerSoTedit{"path"');
   model.delta(delta([], { streamed: [{ id: 2, part: "text", at: 2, text: "a".repeat(29_000) + "end" }] }));
   vi.advanceTimersByTime(100);
   expect(text(".said .db-markdown").length).toBeLessThan(20_100);
@@ -226,13 +226,13 @@ test("the work that was given to another agent is a line that unfolds into its c
   expect(text(".team .chat")).toContain("readerZ or z.");
   expect(text(".call .came")).toBe("answered");
   expect(text(".rail .given")).toContain("reader$0.0020");
-  buttonOf(find(".team"), "Its lane").click();
+  buttonOf(find(".team"), "Show lane").click();
   expect([model.view, model.selected]).toEqual(["timeline", 4]);
 });
 
 test("what was sent is shown whole, and hidden again", () => {
   begin();
-  const button = buttonOf(find(".req"), "What was sent");
+  const button = buttonOf(find(".req"), "Sent messages");
   button.click();
   expect(text(".all")).toContain("Systemthe whole");
   expect(button.getAttribute("aria-expanded")).toBe("true");
@@ -251,11 +251,11 @@ test("what was sent is compared with the request before it", () => {
   said.set(1, conversation({ requests: [request(), request({ id: 5, number: 2, sent: [], tools: ["search"], model: "small-1" })] }));
   begin();
   const second = [...view.element.querySelectorAll<HTMLElement>(".exchange")][1] ?? expect.fail("no request 2");
-  buttonOf(second, "What was sent").click();
+  buttonOf(second, "Sent messages").click();
   expect(buttonOf(second, "All messages").getAttribute("aria-pressed")).toBe("true");
   buttonOf(second, "Changes since request 1").click();
   const panel = second.querySelector<HTMLElement>(".all") ?? expect.fail("no panel");
-  expect(panel.textContent).toContain("model: large-3 → small-1− tools: edit2 messages as before+new: AgentI look.Result of searchone");
+  expect(panel.textContent).toContain("model: large-3 → small-1− tools: edit2 unchanged messages+new: AgentI look.Result of searchone");
   const same = panel.querySelector("details");
   same?.dispatchEvent(new Event("toggle"));
   expect(same?.textContent).toContain("YouRepair it.");
@@ -267,7 +267,7 @@ test("what was sent is compared with the request before it", () => {
 
 test("a first request has nothing to be compared with", () => {
   begin();
-  buttonOf(find(".req"), "What was sent").click();
+  buttonOf(find(".req"), "Sent messages").click();
   expect(buttonOf(find(".all"), "All messages").hidden).toBe(false);
   expect([...find(".all").querySelectorAll("button")].filter((one) => !one.hidden)).toHaveLength(1);
 });
@@ -277,14 +277,14 @@ test("of a message that was changed only the other lines are shown", () => {
   said.set(1, conversation({ requests: [request(), request({ id: 5, number: 2, sent: [] })] }));
   begin();
   const second = [...view.element.querySelectorAll<HTMLElement>(".exchange")][1] ?? expect.fail("no request 2");
-  buttonOf(second, "What was sent").click();
+  buttonOf(second, "Sent messages").click();
   buttonOf(second, "Changes since").click();
-  expect(second.querySelector(".diff")?.textContent).toBe("±changed: System(2 lines as before)− two+ 2+ 2b");
+  expect(second.querySelector(".diff")?.textContent).toBe("±changed: System(2 unchanged lines)− two+ 2+ 2b");
 });
 
 test("the line that gives the messages as a frame is shown to be copied", () => {
   begin();
-  const button = buttonOf(find(".bar"), "As a frame");
+  const button = buttonOf(find(".bar"), "As a DataFrame");
   button.click();
   expect(button.getAttribute("aria-expanded")).toBe("true");
   expect(text(".frame code")).toBe('import divebook; divebook.show("exec_1").messages');
@@ -341,7 +341,7 @@ test("a call that failed without telling the model says why, and a request that 
 test("where nobody knows what was sent, it is not offered", () => {
   host.sent = undefined;
   begin();
-  expect(text(".req")).not.toContain("What was sent");
+  expect(text(".req")).not.toContain("Sent messages");
 });
 
 test("of several turns one is chosen, the newest first, or the one that is selected elsewhere", () => {
@@ -362,8 +362,8 @@ test("of a long turn it is said how much came before what is here", () => {
   view.destroy();
   said.set(1, conversation({ requests: [request({ number: 142 }), request({ id: 5, number: 143 })] }));
   begin();
-  expect(text(".chat > p")).toBe("141 earlier requests: run.requests has them all");
-  expect(text(".bar")).toContain("messages here");
+  expect(text(".chat > p")).toBe("Not shown: 141 earlier requests. For all requests, see run.requests.");
+  expect(text(".bar")).toContain("messages shown");
 });
 
 test("a conversation that cannot be shown is said not to be there", () => {
@@ -398,7 +398,7 @@ test.each([
   [{ outcome: "denied", result: "User denied" }, "denied"],
   [{ outcome: "denied", result: "A rule denies search: not on Sundays\nat all" }, "denied by a rule: not on Sundays at all"],
   [{ outcome: "returned", result: "Z", lines: 1, turn: 4 }, "answered"],
-  [{ outcome: "retry", result: "again" }, "tried again"],
+  [{ outcome: "retry", result: "again" }, "retry requested"],
   [{ outcome: "", result: "" }, ""],
 ] as const)("an outcome %j is told as %s", (given, told) => {
   expect(outcomeText(call(given))).toBe(told);
@@ -408,7 +408,7 @@ test("what a request did is told by its calls, else by its answer", () => {
   const calls = ["a", "b", "a"].map((name) => ({ kind: "call" as const, text: name, call: "" }));
   expect(requestSummary(request({ answer: calls }), false, [])).toBe("2 × a, b");
   expect(requestSummary(request({ answer: calls.slice(0, 1) }), false, [call({ tool: "a" })])).toBe("a offset");
-  expect(requestSummary(request({ answer: [] }), true, [])).toBe("writes …");
+  expect(requestSummary(request({ answer: [] }), true, [])).toBe("writing …");
   expect(requestSummary(request({ answer: [] }), false, [])).toBe("no answer");
   expect(requestSummary(request({ output: "final_result", answer: [{ kind: "assistant", text: '{"n": 1}', call: "" }] }), false, [])).toBe("answers with data");
 });

@@ -43,7 +43,7 @@ test("each variable stands with its type and size, and those that are not set ye
   answer([TEXT, TABLE, UNSET]);
   expect(pane.element.querySelector("summary")?.textContent).toBe("Variables (3)");
   const rows = [...pane.element.querySelectorAll(".all tbody tr")].map((row) => [...row.children].map((cell) => cell.textContent));
-  expect(rows).toEqual([["folder", "text", "13", "site-packages"], ["rows", "DataFrame", "58 x 2", "a table: choose it"], ["report", "not set yet"]]);
+  expect(rows).toEqual([["folder", "text", "13", "site-packages"], ["rows", "DataFrame", "58 x 2", "a table; select it to see it"], ["report", "not set yet"]]);
   const cut = [...pane.element.querySelectorAll<HTMLElement>("tbody th")].map((name) => name.title || name.querySelector("[aria-expanded]")?.textContent);
   expect(cut).toEqual(["folder", "rows", "report"]); // where a name is too long, each can be read whole
 });
@@ -56,7 +56,7 @@ test("a table shows its first rows beside, as text", () => {
 test("what is chosen is shown whole, and stays chosen when there is news", () => {
   answer([TEXT, TABLE]);
   pane.element.querySelector<HTMLElement>("[data-variable='input folder']")?.click();
-  expect(pane.element.querySelector(".aside")?.textContent).toContain("folder text · an input");
+  expect(pane.element.querySelector(".aside")?.textContent).toContain("folder text · input of the run");
   vi.advanceTimersByTime(2_000);
   model.delta(delta([]));
   answer([{ ...TEXT, text: "elsewhere" }, TABLE], 2);
