@@ -36,6 +36,7 @@ import re
 import sys
 import textwrap
 import types
+import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
@@ -123,8 +124,12 @@ def members_of(cls: type) -> list[Member]:
 @cache
 def attribute_texts(cls: type) -> dict[str, str]:
     """Return the strings below the attributes in the source of a class, by attribute."""
+    return _texts_below(_class_body(cls))
+
+
+def _texts_below(body: list[ast.stmt]) -> dict[str, str]:
+    """Return the strings below the assignments in the body of a class or module, by name."""
     texts: dict[str, str] = {}
-    body = _class_body(cls)
     for statement, following in itertools.pairwise(body):
         if isinstance(statement, ast.AnnAssign):
             target: Any = statement.target
@@ -181,7 +186,12 @@ def annotation_text(annotation: Any) -> str:
 
 
 class _Plain(ast.NodeTransformer):
-    """Replaces ``Annotated[T, ...]`` by ``T``."""
+    """Replaces ``Annotated[T, ...]`` by ``T``, and ``ForwardRef('T')``, as fields of named tuples have it, by ``T``."""
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        if isinstance(node.func, ast.Name) and node.func.id == "ForwardRef" and isinstance(node.args[0], ast.Constant):
+            return self.visit(ast.parse(str(node.args[0].value), mode="eval").body)
+        return node
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         self.generic_visit(node)
@@ -517,10 +527,26 @@ def entry(dotted: str, level: int, scope: Scope, shown: str = "") -> Iterator[st
             yield from entry(f"{dotted}.{name}", level + 1, scope, name)
     elif inspect.isclass(value):
         yield from _class_entry(dotted, value, level, scope)
+    elif typing.get_origin(value) is not None:  # an alias of a type
+        yield f"```py\n{dotted.rpartition('.')[2]} = {inspect.formatannotation(value)}\n```"
+        yield from docstring(alias_text(dotted), scope)
     elif callable(value):
         yield from _function_entry(dotted.rpartition(".")[2], value, scope)
     else:
         yield f"```py\n{dotted.rpartition('.')[2]} = {value!r}\n```"
+
+
+def alias_text(dotted: str) -> str:
+    """Return the docstring below a type alias that a package imports from one of its modules."""
+    package, _, name = dotted.rpartition(".")
+    imports = ast.parse(inspect.getsource(object_of(package))).body
+    module = next(
+        node.module
+        for node in imports
+        if isinstance(node, ast.ImportFrom) and node.module and name in [alias.name for alias in node.names]
+    )
+    source = inspect.getsource(importlib.import_module(module))
+    return _texts_below(ast.parse(source).body).get(name, "")
 
 
 def heading(dotted: str, level: int, shown: str = "") -> str:

@@ -214,6 +214,12 @@ def test_each_description_has_a_heading_with_an_anchor_and_a_text():
     assert empty == []
 
 
+def test_types_are_shown_as_they_are_written():
+    for name, text in PAGES.items():
+        assert "ForwardRef(" not in text, name
+    assert "Dialect = Literal['divebook', 'dive']\n```\n\nName of a dialect." in PAGES["definitions.md"]
+
+
 def test_names_are_described_once():
     shown = [name for text in PAGES.values() for name in re.findall(r"^<!-- api: (\S+) -->$", text, re.MULTILINE)]
     assert sorted(shown) == sorted(set(shown))

@@ -151,7 +151,7 @@ class AgentDefinition(Definition):
             example="3",
         ),
     ] = DEFAULT_CORRECTIONS
-    date_awareness: Annotated[bool, Key("Add the current date to the instructions.")] = True
+    date_awareness: Annotated[bool, Key("Add the date on which the run started to the instructions.")] = True
     system_prompt: Annotated[
         str | None,
         Key(
