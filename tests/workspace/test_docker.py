@@ -238,7 +238,9 @@ def test_a_container_that_was_brought_is_removed_only_if_asked(make, tmp_path):
 
 
 def test_what_is_not_there_is_said(make, monkeypatch):
-    with pytest.raises(ContainerError, match="image divebook-test:none not found; run `docker pull divebook-test:none`"):
+    with pytest.raises(
+        ContainerError, match="image divebook-test:none not found; run `docker pull divebook-test:none`"
+    ):
         asyncio.run(make(image="divebook-test:none").require())
     with pytest.raises(ContainerError, match="container nope not found"):
         inside(make(container="nope"), None)
