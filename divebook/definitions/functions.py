@@ -1465,7 +1465,7 @@ def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str,
             # A recorded default is opened anew for each execution.
             return opened(definition.default)
         raise InputError(
-            f'input "{definition.name}" is required by workflow "{workflow.name}"'
+            f'required input "{definition.name}" of workflow "{workflow.name}" is missing'
             f"{f' ({definition.description})' if definition.description else ''}; add "
             f"{definition.name}=... (in a shell: -v {definition.name}=...)",
             definition.name,

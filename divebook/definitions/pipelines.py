@@ -254,7 +254,7 @@ class AgentStage(Definition):
                 if name == self.name:
                     yield Problem(f"{of}: {key} contains the stage itself", key=key)
                 elif name not in names:
-                    yield unknown(f"{of}: {key} contains the unknown stage", name, names)
+                    yield unknown(f"{of}: {key} unknown stage", name, names)
 
 
 # --- checks of stages and pipelines -----------------------------------------------------------------------------------

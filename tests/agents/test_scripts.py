@@ -115,9 +115,9 @@ def test_an_agent_without_tools_takes_one_reply_after_the_other():
     ("written", "advice"),
     [
         (5, "invalid reply in a script: 5; write a string, {call:"),
-        ({}, "cannot be {}"),
+        ({}, "invalid reply in a script: {}"),
         ([], "parallel calls"),
-        ({"cal": "search"}, "has no 'cal'; did you mean 'call'"),
+        ({"cal": "search"}, "unknown key 'cal' in a reply of a script; did you mean 'call'"),
         ({"call": 5}, "invalid `call` in a script: 5"),
         ({"call": [{"search": {}}, {"search": {}}]}, "write parallel calls as a list: [{call: {tool: ...}}, "),
         ({"say": 5}, "`say` of a script must be a string, not 5"),
@@ -134,7 +134,7 @@ def test_a_reply_of_another_form_is_refused_with_what_to_write(written, advice):
 
 
 def test_a_script_is_read_when_it_is_given():
-    with pytest.raises(SetupError, match="has no 'cal'"):
+    with pytest.raises(SetupError, match="unknown key 'cal'"):
         ScriptedModel(["fine", {"cal": "search"}])
 
 

@@ -176,7 +176,7 @@ def test_a_page_that_is_not_safe_is_not_opened(redirect):
     async def ask():
         await Consent("far", redirect).ask("file:///etc/passwd?state=1")
 
-    with pytest.raises(OAuthFlowError, match="is not https"):
+    with pytest.raises(OAuthFlowError, match="does not use https"):
         asyncio.run(ask())
 
 

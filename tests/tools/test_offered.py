@@ -58,14 +58,14 @@ def test_a_model_sees_what_each_argument_is(folder, name):
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
-        ("read_file", {"maxsise": 3}, "tool read_file has no option 'maxsise': did you mean 'max_size'"),
-        ("text_editor", {"Type": "x"}, "tool text_editor has no option 'Type': it has name"),
+        ("read_file", {"maxsise": 3}, "tool read_file has no option 'maxsise'; did you mean 'max_size'"),
+        ("text_editor", {"Type": "x"}, "tool text_editor has no option 'Type'; available options: name"),
         ("read_file", {"MAXSIZE": "3"}, "option MAXSIZE of tool read_file must be an integer from 0 to"),
         ("read_file", {"max_size": True}, "must be an integer from 0 to"),
         ("fetch", {"timeout": -1}, "must be a number of seconds from 0 to"),
         ("write_file", {"AllowList": [1]}, r"must be a list of strings, not \[1\]"),
         ("text_editor", {"Name": 3}, "must be a string, not 3"),
-        ("write_document", {"x": 3}, "it has none"),
+        ("write_document", {"x": 3}, "available options: none"),
     ],
 )
 def test_wrong_options_are_refused_in_words(folder, name, options, says):

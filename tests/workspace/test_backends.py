@@ -140,7 +140,7 @@ def test_a_workspace_that_is_entered_is_used_and_left_to_who_entered_it(tmp_path
                 assert await backend.exists(str(tmp_path))
             assert workspace.is_entered
             assert await backend.working_dir() == str(tmp_path)
-        with pytest.raises(WorkspaceUnavailableError, match="was left"):
+        with pytest.raises(WorkspaceUnavailableError, match="is no longer entered"):
             await backend.working_dir()
 
     asyncio.run(work())

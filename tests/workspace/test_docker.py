@@ -48,7 +48,7 @@ def test_input_folders_and_variables(make):
         only = await made.shell.execute("echo $A-$B", env={"B": "2"}, inherit_env=False)
         with pytest.raises(PathNotAllowedError):
             await made.shell.execute("true", cwd="../..")
-        with pytest.raises(ShellExecutionError, match="cannot run in /workspace/nowhere"):
+        with pytest.raises(ShellExecutionError, match="cannot run in folder /workspace/nowhere"):
             await made.shell.execute("true", cwd="nowhere")
         return len(big.stdout), below.stdout, anywhere.stdout, added.stdout, only.stdout
 
@@ -238,7 +238,9 @@ def test_a_container_that_was_brought_is_removed_only_if_asked(make, tmp_path):
 
 
 def test_what_is_not_there_is_said(make, monkeypatch):
-    with pytest.raises(ContainerError, match="image divebook-test:none not found: docker pull divebook-test:none"):
+    with pytest.raises(
+        ContainerError, match="image divebook-test:none not found; run `docker pull divebook-test:none`"
+    ):
         asyncio.run(make(image="divebook-test:none").require())
     with pytest.raises(ContainerError, match="container nope not found"):
         inside(make(container="nope"), None)

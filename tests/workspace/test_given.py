@@ -79,7 +79,9 @@ def test_a_folder_that_is_not_there_is_named_and_not_made(tmp_path):
 
 
 def test_a_network_that_is_not_there_is_named(make):
-    with pytest.raises(ContainerError, match="network nowhere-to-be not found: docker network create nowhere-to-be"):
+    with pytest.raises(
+        ContainerError, match="network nowhere-to-be not found; run `docker network create nowhere-to-be"
+    ):
         enter(make(network="nowhere-to-be"))
 
 

@@ -218,7 +218,7 @@ def test_agents_are_told_what_they_asked_wrongly(tmp_path):
         assert "not within allowed directories" in (await agent_tools.spawn(manager, "true", cwd="/etc"))["error"]
         started = await agent_tools.spawn(manager, "echo out; echo err >&2; exit 3")
         await manager.require(started["process_id"]).wait()
-        assert "takes no input" in agent_tools.write(manager, started["process_id"], "x")["error"]
+        assert "accepts no input" in agent_tools.write(manager, started["process_id"], "x")["error"]
         assert "max_lines 1 or more" in (await agent_tools.read(manager, started["process_id"], max_lines=0))["error"]
         told = await agent_tools.read(manager, started["process_id"])
         ended = {**started, "status": "ended", "return_code": 3}

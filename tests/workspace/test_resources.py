@@ -52,7 +52,7 @@ def test_what_several_are_made_of_is_made_once():
     ids=["its own", "each other", "each other at once", "three"],
 )
 def test_factories_that_wait_for_each_other_are_refused(needs, keys):
-    with pytest.raises(RuntimeError, match=r"wait for each other \('.' -> .*'\): remove one of these dependencies"):
+    with pytest.raises(RuntimeError, match=r"wait for each other \('.' -> .*'\); remove one of these dependencies"):
         asyncio.run(asked(registry(needs), *keys))
 
 
@@ -71,5 +71,5 @@ def test_a_factory_that_was_refused_works_once_it_asks_no_more():
 
 @pytest.mark.parametrize("saved", [3, {"entries": [1]}, {"entries": {"a": "count"}}], ids=str)
 def test_a_saved_state_of_another_form_is_refused(saved):
-    with pytest.raises(TypeError, match=r"give what export_state\(\) returned"):
+    with pytest.raises(TypeError, match=r"pass the result of export_state\(\)"):
         ResourceRegistry().pend(saved)

@@ -105,7 +105,7 @@ class Egress:
             # "*.pypi.org" allows "files.pypi.org", but neither "pypi.org" nor "notpypi.org".
             if port == at and (name == allowed or (allowed.startswith("*.") and name.endswith(allowed[1:]))):
                 return None
-        return "not on the list of allowed hosts"
+        return "not on the list"
 
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._handle(reader, writer))
