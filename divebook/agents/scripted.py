@@ -223,7 +223,7 @@ class ScriptedCall(NamedTuple):
 
     tool: str
     arguments: Any
-    """Arguments by name. A text is sent unchanged, even if it is not valid JSON."""
+    """Arguments by name. A string is sent unchanged, even if it is not valid JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1465,8 +1465,8 @@ def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str,
             # A recorded default is opened anew for each execution.
             return opened(definition.default)
         raise InputError(
-            f'required input "{definition.name}" of workflow "{workflow.name}" is missing'
-            f"{f' ({definition.description})' if definition.description else ''}; add "
+            f'input "{definition.name}" is required by workflow "{workflow.name}"'
+            f"{f' ({definition.description})' if definition.description else ''}; add this required input: "
             f"{definition.name}=... (in a shell: -v {definition.name}=...)",
             definition.name,
         )

@@ -41,7 +41,7 @@ def test_model_names(given, expected):
     ("given", "missing"),
     [
         (("ollama", None), 'provider "ollama" has no default model.* a model that you have'),
-        (("zai", None), "has no default model.* one of glm-"),
+        (("zai", None), "has no default model; add `Model: <name>`, such as glm-"),
         ((None, "gpt-x"), 'model "gpt-x" has no provider; write `Model: <provider>:gpt-x`'),
     ],
 )

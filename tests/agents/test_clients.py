@@ -106,7 +106,7 @@ def test_what_a_provider_says_to_one_execution_holds_for_all(serve):
     assert second.start("label").wait(PATIENCE).status == "completed"
     (limiter,) = [limiter for place, limiter in REQUEST_LIMITERS._limiters.items() if place[2].startswith(server.url)]
     assert server.most_open <= limiter.limit < FIRST
-    assert str(limiter.state).startswith(f"openai:gpt-4o-mini: 0 of {limiter.limit} at once")
+    assert str(limiter.state).startswith(f"openai:gpt-4o-mini: 0 of at most {limiter.limit} concurrent requests")
 
 
 def test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting(monkeypatch):

@@ -83,7 +83,7 @@ def test_a_key_that_is_not_there_is_said_and_the_run_goes_on_with_it(server, mon
     monkeypatch.delenv("RESEARCH_KEY")
     with Environment(store="memory:", agents=[Agent("a", model=NAMED, api_key="env://RESEARCH_KEY")]) as environment:
         execution = environment.start(ASK).wait(PATIENCE)
-        assert "env://RESEARCH_KEY names a variable that is not set" in execution.error
+        assert "env://RESEARCH_KEY refers to an environment variable that is not set or is empty" in execution.error
         assert "set RESEARCH_KEY and run again" in execution.error
         monkeypatch.setenv("RESEARCH_KEY", KEY)
         assert environment.run_of(execution.id).resume().wait(PATIENCE).variables == {"r": TEXT}

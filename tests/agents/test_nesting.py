@@ -36,7 +36,7 @@ def test_an_agent_inside_a_recorded_call_is_part_of_it_and_is_warned_of(logs):
 
     execution = environment(ASK, agents=[outer(look)]).start("ask").wait(20)
     assert [o.key for o in started(execution)] == ["turn", "model-1", "tool-1-call-1-1", "model-2"]
-    assert any("agent finder runs inside tool look" in line for line in logs())
+    assert any("agent finder runs inside the call of tool look" in line for line in logs())
 
 
 def test_an_agent_inside_a_tool_that_is_no_operation_has_places_below_its_call():

@@ -60,8 +60,8 @@ def test_a_model_that_may_call_nothing_is_told_so_each_time():
     ("choice", "says"),
     [
         ({"type": "some"}, "ToolChoice cannot be {'type': 'some'}"),
-        ({"type": "tool"}, "needs a name for the type tool, and only for that type"),
-        ({"type": "any", "name": "look"}, "needs a name for the type tool, and only for that type"),
+        ({"type": "tool"}, "must have a name with the type tool, and no name with other types"),
+        ({"type": "any", "name": "look"}, "must have a name with the type tool, and no name with other types"),
         ({"type": "auto", "more": 1}, "ToolChoice cannot be"),
     ],
 )
@@ -93,4 +93,4 @@ def test_a_header_that_names_nothing_fails_the_request_and_says_what_to_set(monk
     agent = Agent(AgentDefinition("a", model_settings=settings), model=FunctionModel(lambda *_: None), tools=[look])
     execution = environment(ASK, agents=[agent]).start("ask").wait(20)
     assert execution.status == "failed"
-    assert "env://HEADER_KEY names a variable that is not set" in execution.error
+    assert "env://HEADER_KEY refers to an environment variable that is not set or is empty" in execution.error

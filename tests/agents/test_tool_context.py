@@ -117,7 +117,7 @@ def test_the_context_may_be_imported_for_type_checkers_only():
 
 
 def test_a_step_function_cannot_have_the_context_of_a_tool():
-    with pytest.raises(DefinitionError, match="execution of type ToolContext, which actions and tools"):
+    with pytest.raises(DefinitionError, match="execution of type ToolContext, which only actions and tools receive"):
 
         @step
         def report(execution: ToolContext):

@@ -50,7 +50,8 @@ def test_a_tool_that_changes_its_dependencies_is_told_of_once_a_turn_and_does_no
     assert results(resumed) == ["owl", "lark"]
     said = " ".join(Agent.of.__doc__.split())
     assert (
-        "what a tool changes besides, in ``ctx.deps`` or a variable of its module, is as it was before the call" in said
+        "Changes that the tool made to ``ctx.deps`` or to variables of its module are therefore missing after a replay"
+        in said
     )
 
 

@@ -155,7 +155,7 @@ def test_a_run_ends_where_a_call_asks_and_its_answer_is_used_when_the_call_is_ma
     ran = process("run", file, "-q")
     stdout, stderr = ran.communicate(timeout=120)
     assert ran.returncode == 3, stderr
-    assert "the tool call that asks is interrupted" in stderr
+    assert "the tool call that asked the question is interrupted" in stderr
     assert "the process ends while" not in stderr
     words = [re.sub(r'"date": "[^"]*"', '"date": "2026-12-01"', word) for word in answers(stdout)]
     answered = process(*words, "-q")

@@ -80,7 +80,7 @@ def test_a_store_in_memory_leaves_nothing_to_go_on_with(divebook, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), 'required input "who" of workflow '),
+        ((), 'input "who" is required by workflow '),
         (("-v", "who=a", "-v", "times=two"), "input \"times\" must be of type int, got str: 'two'; write times=5"),
         (("-v", "who=a", "-v", "tmies=2"), "did you mean 'times'?"),
         (("-v", "who"), "-v 'who' is not an input; write -v name=value"),

@@ -29,7 +29,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 REFUSED = {
     "usage": (["bogus"], 1, "No such command"),
-    "words": (["execute", "a", "ls", "x"], 1, "2 words are not a command"),
+    "words": (["execute", "a", "ls", "x"], 1, "2 words are not a single command"),
     "option": (["execute", "--passthrough", "--bogus", "a"], 121, "No such option"),
     "name": (["create", "../x", "native"], 1, "is not allowed"),
     "taken": (["create", "A", "native"], 1, "the environment 'a' already exists"),

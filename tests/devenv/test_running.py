@@ -185,7 +185,11 @@ REFUSED = {
     "detach, environment": (["execute", "--detach", "no", "true"], 2, "no environment"),
     "detach, terminal": (["execute", "--detach", "--tty", "a", "true"], 1, "--detach cannot be combined with"),
     "shell, environment": (["shell", "no"], 2, "no environment"),
-    "user": (["execute", "--user", "nobody", "a", "true"], 1, "commands of native environments run as you"),
+    "user": (
+        ["execute", "--user", "nobody", "a", "true"],
+        1,
+        "native environments, because their commands run with your user account",
+    ),
     "cp, here": (["cp", "x", "y"], 1, "one path must be ENVIRONMENT:PATH"),
     "cp, both": (["cp", "a:x", "a:y"], 1, "one path must be ENVIRONMENT:PATH"),
     "cp, environment": (["cp", "no:x", "y"], 2, "no environment"),

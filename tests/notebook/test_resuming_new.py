@@ -74,4 +74,4 @@ def test_a_run_that_is_resumed_with_its_old_definition_names_the_option_for_the_
     with pytest.raises(ExecutionFailedError) as caught:
         cell(f"%dive resume {failed.id}")
     assert "workflow 'sums' has changed since" in caught.value.shown
-    assert "To continue with the new one: --definition new" in caught.value.shown
+    assert "To continue with the new definition: --definition new" in caught.value.shown

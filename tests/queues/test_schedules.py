@@ -145,7 +145,7 @@ def test_workers_that_are_killed_or_all_away_enqueue_each_due_time_once(tmp_path
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ({"inputs": "Inputs: [{Name: n}],"}, "schedule 'often': required input \"n\" of workflow"),
+        ({"inputs": "Inputs: [{Name: n}],"}, "schedule 'often': input \"n\" is required by workflow"),
         (
             {"more": "- {Name: bad, Cron: '* * * * *', Workflow: missing}"},
             "schedule 'bad': workflow not found: missing",

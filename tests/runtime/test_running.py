@@ -154,7 +154,7 @@ def test_inputs_are_read_by_attribute_and_by_key():
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({}, 'required input "n" of workflow '),
+        ({}, 'input "n" is required by workflow '),
         ({"n": 1, "m": 2}, 'unknown input "m"'),
         ({"n": "one"}, "must be of type int, got str"),
         ([1], r"a mapping of names to values, not \[1\]"),

@@ -294,7 +294,7 @@ def test_a_failure_is_an_error_of_the_tool_without_secrets(here):
 @pytest.mark.parametrize(
     ("tool", "arguments", "told"),
     [
-        ("greet_people", {}, 'required input "who" of workflow '),
+        ("greet_people", {}, 'input "who" is required by workflow '),
         ("greet_people", {"who": "a", "when": 1}, 'unknown input "when"'),
         ("divebook_status", {"run_id": "exec_no"}, "exec_no"),
         ("nonsense", {}, "there is no tool 'nonsense'"),

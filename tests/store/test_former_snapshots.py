@@ -50,7 +50,7 @@ def test_a_damaged_row_stays_damaged(former):
     with closing(sqlite3.connect(former)) as connection, connection:
         connection.execute("UPDATE executions SET note = 'forged' WHERE id = ?", (PLAIN,))
     with SqliteStore(former) as store:
-        with pytest.raises(CorruptStoreError, match="does not have the checksum it was written with"):
+        with pytest.raises(CorruptStoreError, match="does not match its checksum"):
             store.record(PLAIN)
         assert not check(store).ok
         assert {record.execution_id for record in store.records("snapshot")} == SNAPSHOTS - {PLAIN}

@@ -268,7 +268,7 @@ def test_a_page_comes_as_text_with_links_and_without_cookies(use, site):
     ("page", "says"),
     [
         ((404, "text/plain", ""), "HTTP Error 404"),
-        ((200, "image/png", ""), "is image/png"),
+        ((200, "image/png", ""), "has the unsupported type image/png"),
         ((200, "text/plain", "x" * 200), "more than 100 bytes"),
         ((302, "text/plain", "file:///etc/passwd"), "is not allowed"),
         ((302, "text/plain", "http://169.254.169.254/latest"), "is an address of this machine or of a private network"),

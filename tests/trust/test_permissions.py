@@ -104,7 +104,7 @@ def test_hidden_files_version_control_and_the_store_need_permission(folder, way)
             run = environment.start("w").wait(PATIENCE)
             assert (path, run.status) == (path, "failed" if "." in way else "completed")
             assert re.search(
-                r"is hidden|version control|repository of git|belongs to the store|not found", said_in(run)
+                r"is hidden|version control|is a git repository|belongs to the store|not found", said_in(run)
             ), path
     assert state_of(folder) == before
     assert sqlite3.connect("runs.db").execute("pragma integrity_check").fetchone() == ("ok",)

@@ -250,7 +250,8 @@ def test_what_is_not_there_is_said(make, monkeypatch):
         {"user": "1:1", "allow": ["good.test"]},
         {"ports": {80: None}},
     ):
-        with pytest.raises(ValueError, match=r"needs an image|can have hosts|remove user|name one"):
+        told = r"needs image=\.\.\. or container=|hosts can be allowed only for|combined with user; remove|set network="
+        with pytest.raises(ValueError, match=told):
             make(**options)
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     with pytest.raises(EngineUnavailableError, match="no container engine answers"):
