@@ -1351,7 +1351,7 @@ def misfit_of(data: Any, expected: Any, name: str) -> str | None:
     `name` is the name of the data in the text.
 
     >>> misfit_of({"n": "x"}, dict[str, int], "message")
-    'message[n] is "x", which it cannot be'
+    'message[n] is "x", which is not a valid value'
     """
     return next(_misfits(data, expected, name), None)
 
@@ -1362,7 +1362,7 @@ def refusal(message: Any, union: Any) -> str | None:
 
     >>> from divebook.widgets.protocol import ReplayToKernel
     >>> refusal({"type": "stat", "view": "v"}, ReplayToKernel)
-    'no message has the type "stat"; known are state, event, events, said, why, at, picture, bundle'
+    'unknown message type "stat"; known types: state, event, events, said, why, at, picture, bundle'
     """
     # {"state": StateRequest, "event": EventRequest, ...}: the literal of the field ``type`` identifies a message.
     kinds = {get_args(get_type_hints(kind)["type"])[0]: kind for kind in get_args(union)}

@@ -250,7 +250,7 @@ def test_what_is_not_there_is_said(make, monkeypatch):
         {"user": "1:1", "allow": ["good.test"]},
         {"ports": {80: None}},
     ):
-        with pytest.raises(ValueError, match=r"needs an image|can have hosts|remove user|name one"):
+        with pytest.raises(ValueError, match=r"needs image=|hosts can be allowed only|combined with user|set network="):
             make(**options)
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     with pytest.raises(EngineUnavailableError, match="no container engine answers"):
