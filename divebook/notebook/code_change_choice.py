@@ -119,7 +119,10 @@ def static_bundle(error: CodeChangedError) -> dict[str, object]:
     """
     items = tuple((Text(f"--changed {name}", "code"), f": {about}") for name, about in error.choices.items())
     report = Report(
-        blocks=(Paragraph((f"{error.told} To continue, add one of these options to the command of the cell:",)), Items(items))
+        blocks=(
+            Paragraph((f"{error.told} To continue, add one of these options to the line that starts the run:",)),
+            Items(items),
+        )
     )
     return bundle_of(report)
 

@@ -233,7 +233,7 @@ class ResourceRegistry:
         for state in states:
             if not isinstance(state, Mapping):
                 raise TypeError(
-                    f"a saved state of resources must have the form {_FORM}, without {state!r}; pass the result of "
+                    f"a saved state of resources must have the form {_FORM}, not {state!r}; pass the result of "
                     "export_state()"
                 )
         self._saved.update(entries)

@@ -102,8 +102,8 @@ def test_a_long_list_of_interrupted_executions_ends_with_how_many_more_there_are
         killed(world.store, name=f"exec_{number}")
     lines = listing(world.store, world.queues.recoverable()).splitlines()
     assert lines[-2:] == [
-        "  page 1 of 2, 57 runs: divebook recover --page N",
-        "to continue: divebook recover ID, or divebook recover --all",
+        "  page 1 of 2 (57 runs); to show page N: divebook recover --page N",
+        "to resume one run: divebook recover ID; to resume all: divebook recover --all",
     ]
     assert len(lines) == MAX_LISTED + 3
     assert len(listing(world.store, world.queues.recoverable(), 2).splitlines()) == 7 + 3
@@ -129,6 +129,8 @@ def test_thousands_of_interrupted_executions_take_a_page_of_work_and_a_line():
     recovered = recover_automatically(world, records)
     assert world.store.reads < 20 * MAX_RESUMED
     assert (len(recovered.resumed), recovered.waiting) == (MAX_RESUMED, 5000 - MAX_RESUMED)
-    assert _recovered_lines(recovered) == ["resumed 50 runs: divebook.runs(); 4,950 are left: divebook recover"]
+    assert _recovered_lines(recovered) == [
+        "resumed 50 runs; to list them: divebook.runs(); 4,950 interrupted runs remain; to list them: divebook recover"
+    ]
     assert {execution.wait(20).status for execution in recovered.resumed} == {"completed"}
     assert len(world.queues.recoverable()) == 5000 - MAX_RESUMED
