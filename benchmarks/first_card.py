@@ -43,7 +43,11 @@ def settings_of(folder: Path) -> dict[str, str]:
     config.mkdir()
     options = {"ServerApp": {"allow_root": True, "open_browser": False}}
     (config / "jupyter_server_config.json").write_text(json.dumps(options))
-    places = {"JUPYTER_CONFIG_DIR": config, "JUPYTER_RUNTIME_DIR": folder / "runtime", "JUPYTER_DATA_DIR": folder / "data"}
+    places = {
+        "JUPYTER_CONFIG_DIR": config,
+        "JUPYTER_RUNTIME_DIR": folder / "runtime",
+        "JUPYTER_DATA_DIR": folder / "data",
+    }
     outer = {name: value for name, value in os.environ.items() if name not in {"VIRTUAL_ENV", "PYTHONPATH"}}
     return {**outer, **{name: str(place) for name, place in places.items()}}
 
@@ -79,10 +83,18 @@ def main() -> None:
         programs = folder / "empty" / "bin"
         settings = settings_of(folder)
         started_at = time.monotonic()
-        subprocess.run([programs / "pip", "install", "-q", str(wheel)], check=True, env=settings, cwd=folder, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [programs / "pip", "install", "-q", str(wheel)],
+            check=True,
+            env=settings,
+            cwd=folder,
+            stderr=subprocess.DEVNULL,
+        )
         installed_at = time.monotonic()
         say("installed", seconds=round(installed_at - started_at, 1))
-        tutorial = subprocess.Popen([programs / "divebook", "tutorial"], env=settings, cwd=folder, stderr=subprocess.DEVNULL)
+        tutorial = subprocess.Popen(
+            [programs / "divebook", "tutorial"], env=settings, cwd=folder, stderr=subprocess.DEVNULL
+        )
         try:
             url = server_url(folder / "runtime")
             say("server", seconds=round(time.monotonic() - installed_at, 1))

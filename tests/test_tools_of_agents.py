@@ -75,7 +75,9 @@ def test_arguments_of_a_definition_are_looked_up_at_the_call_and_no_model_sees_t
         policy=Policy("environment:FIND_KEY"),
     )
     assert list(library_tool(found, None).function_schema.json_schema["properties"]) == ["query"]
-    with pytest.raises(SetupError, match="env://FIND_KEY refers to an environment variable that is not set or is empty"):
+    with pytest.raises(
+        SetupError, match="env://FIND_KEY refers to an environment variable that is not set or is empty"
+    ):
         asyncio.run(found.function(query="q")) if is_async else found.function(query="q")
     monkeypatch.setenv("FIND_KEY", "f-8812-of-the-test")
     called = asyncio.run(found.function(query="q")) if is_async else found.function(query="q")

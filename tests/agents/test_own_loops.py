@@ -68,7 +68,10 @@ def test_an_agent_that_is_held_open_on_a_loop_of_its_own_is_refused_and_the_run_
     resumed = world.run_of(refused.id).resume().wait(20)
     assert resumed.variables == {"said": "an owl"}, resumed.error
     assert len(set(toolset.opened)) == 2
-    assert "already open on another event loop, for example by ``async with agent:`` in a cell, a turn raises an error" in " ".join(Agent.of.__doc__.split())
+    assert (
+        "already open on another event loop, for example by ``async with agent:`` in a cell, a turn raises an error"
+        in " ".join(Agent.of.__doc__.split())
+    )
 
 
 def test_an_agent_may_be_used_on_a_loop_of_its_own_before_between_and_after_runs():
