@@ -35,7 +35,7 @@ def test_a_gap_is_refused():
 
 
 def test_an_event_on_a_path_that_never_began_is_refused():
-    with pytest.raises(CorruptStoreError, match="never began"):
+    with pytest.raises(CorruptStoreError, match="which never started"):
         state_after(STARTED, (catalog.StepStarted("script"), "main-7", "a"))
 
 

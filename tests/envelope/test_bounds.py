@@ -61,7 +61,7 @@ def test_spaces_around_an_arrow_do_not_matter():
     ("given_", "message"),
     [
         ({"max_llm_call": 3}, "bound max_llm_call: there is no such bound; did you mean max_llm_calls?"),
-        ({"colour": 3}, "there are edges, max_agent_hops"),
+        ({"colour": 3}, "the bounds are edges, max_agent_hops"),
         ({7: 3}, "bound 7: there is no such bound"),
         ({"max_tokens": -1}, "bound max_tokens: -1: give an integer from 0 to"),
         ({"max_tokens": True}, "max_tokens: True"),
@@ -78,8 +78,8 @@ def test_spaces_around_an_arrow_do_not_matter():
         ({"edges": {"a": 1}}, "edges: 'a': name an edge by its two steps"),
         ({"edges": {"a->": 1}}, "name an edge"),
         ({"edges": {"a->b": -1}}, "edges['a->b']: -1"),
-        ({"edges": {"a->b": 1, "a -> b": 2}}, "a->b is given twice"),
-        ({"max_tokens": 1, "MaxTokens": 2}, "max_tokens is given twice"),
+        ({"edges": {"a->b": 1, "a -> b": 2}}, "a->b occurs twice"),
+        ({"max_tokens": 1, "MaxTokens": 2}, "max_tokens occurs twice"),
         ([1], "give a mapping, for example"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_changed_part_is_named(part, environment, tmp_path):
         environment.open(path)
     del held[part]
     path.write_text(json.dumps(notebook))
-    with pytest.raises(InvalidEventError, match=r"of the parts 'texts' and 'log' it has"):
+    with pytest.raises(InvalidEventError, match=r"must have the parts 'texts' and 'log', but has \['\w+'\]"):
         environment.open(path)
 
 

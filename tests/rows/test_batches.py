@@ -112,7 +112,7 @@ def test_what_a_function_returns_of_a_class_is_columns(environment, kind):
 
 
 def test_what_cannot_be_an_answer_is_said(environment):
-    with pytest.raises(SetupError, match="write a class, a TypedDict"):
+    with pytest.raises(SetupError, match="use a class, a TypedDict, or a JSON schema"):
         mapped(environment, FRAME, Agent("critic"), prompt="${state.row.text}", output=open)
 
 

@@ -143,7 +143,7 @@ def test_what_was_cancelled_stays_so_and_says_how_to_go_on(environment):
     rows = mapped(environment, FRAME, waits)
     rows.run.cancel()
     rows.run.wait()
-    with pytest.warns(UserWarning, match=r"ended as cancelled: environment\.run_of\(.*\)\.resume\(\)"):
+    with pytest.warns(UserWarning, match=r"has ended with status cancelled: environment\.run_of\(.*\)\.resume\(\)"):
         assert mapped(environment, FRAME, waits).run.status == "cancelled"
 
 

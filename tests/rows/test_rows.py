@@ -309,7 +309,10 @@ def test_rows_in_a_definition():
 @pytest.mark.parametrize(
     ("step", "complaint"),
     [
-        ({"script": "1", "each": Each(rows="$(inputs.f)")}, "Rows calls an Action, or asks an Agent, for each row"),
+        (
+            {"script": "1", "each": Each(rows="$(inputs.f)")},
+            "Rows needs a step with an Action or a Prompt, which runs for each row",
+        ),
         ({"prompt": "Hi", "thread": "t", "each": Each(rows="$(inputs.f)")}, "Thread has no effect together with Rows"),
         ({"action": "a", "timeout": 3, "each": Each(rows="$(inputs.f)")}, "Timeout has no effect on a step with Rows"),
         ({"action": "a", "each": Each(rows="frame")}, "Rows must be an expression"),

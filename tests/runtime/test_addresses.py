@@ -66,7 +66,7 @@ def test_an_address_that_takes_nothing_harms_no_run_and_is_told_of_once(server, 
         execution.answer(execution.open_questions[0].id, "yes").wait(20)
     assert execution.status == "completed"
     assert len(server.taken) == 2
-    told = [message.split(" accepted")[0] for message in logs() if "notify" in message]
+    told = [message.split(" did not accept")[0] for message in logs() if "notify" in message]
     assert told == ["address 1 of notify (json)", "address 3 of notify (nosuch)"]
     assert not any("hush" in message for message in logs())
 

@@ -68,11 +68,11 @@ def test_every_kind_of_question_takes_its_answers(ask, answer, value):
 @pytest.mark.parametrize(
     ("ask", "answer", "message"),
     [
-        ({}, "", "it needs an answer"),
-        ({}, "  \n", "it needs an answer"),
-        ({}, None, "it needs an answer"),
-        ({}, {}, "it needs an answer"),
-        ({}, {"text": " "}, "it needs an answer"),
+        ({}, "", "an answer is missing: answer with"),
+        ({}, "  \n", "an answer is missing: answer with"),
+        ({}, None, "an answer is missing: answer with"),
+        ({}, {}, "an answer is missing: answer with"),
+        ({}, {"text": " "}, "an answer is missing: answer with"),
         ({}, True, "answer with text, not True"),
         ({}, ["a"], "answer with text"),
         ({}, {"text": 3}, "text must be a string, not 3"),
@@ -91,7 +91,7 @@ def test_every_kind_of_question_takes_its_answers(ask, answer, value):
         ({"kind": "agent_review"}, {"decision": "maybe"}, "approve, reject or modify"),
         ({"kind": "resource_exhausted"}, "more", "raise, the new bound as a number, or stop"),
         ({"kind": "resource_exhausted"}, 0, "above 0"),
-        ({"kind": "checkpoint", "optional": False}, None, "it needs an answer"),
+        ({"kind": "checkpoint", "optional": False}, None, "an answer is missing: answer with"),
     ],
 )
 def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays_open(ask, answer, message):

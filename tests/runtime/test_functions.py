@@ -296,7 +296,9 @@ def test_a_first_parameter_that_is_an_input_is_told_when_the_workflow_is_defined
     if is_context:
         assert workflow(names["flow"]).inputs == ()
         return
-    with pytest.raises(DefinitionError, match=r"its context, but '\w+' is an input \(write `async def flow\(ctx, "):
+    with pytest.raises(
+        DefinitionError, match=r"must be its context, not the input '\w+' \(write `async def flow\(ctx, "
+    ):
         workflow(names["flow"])
 
 

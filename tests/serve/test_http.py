@@ -100,4 +100,7 @@ def test_an_address_that_cannot_be_served_is_refused_in_words(tmp_path):
 
 def test_a_token_that_no_client_would_be_asked_for_is_refused():
     refused = CliRunner().invoke(app, ["mcp", "flows.py", "--token", TOKEN])
-    assert (refused.exit_code, "give --http HOST:PORT" in refused.output) == (2, True)
+    assert (refused.exit_code, "--token applies only to HTTP clients; add --http HOST:PORT" in refused.output) == (
+        2,
+        True,
+    )
