@@ -192,7 +192,7 @@ TOOL_CALL_COLUMNS: Columns = {
     "path": Column(TEXT, "path of the call", "view.span.path"),
     "step": Column(TEXT, "step of the call", "view.span.step"),
     "iteration": Column(NUMBER, "index of the item of `Each`", "view.span.iteration"),
-    "request": Column(COUNT, "number of the request whose answer contains the call"),
+    "request": Column(COUNT, "number of the model request whose response contains the call"),
     **_of_call({"attempts": Column(NUMBER, "number of the attempt"), **TIMES}),
     **{name: _spent(column) for name, column in CONSUMED.items()},
     **_of_call(FAILED),

@@ -138,10 +138,10 @@ CONSUMED: Columns = {
         NUMBER, "output tokens of model calls; missing without model calls", _consumed("output_tokens")
     ),
     "cache_read_tokens": Column(
-        NUMBER, "input tokens that were read from the provider's cache", _consumed("cache_read_tokens")
+        NUMBER, "input tokens of model calls that were read from the provider's cache", _consumed("cache_read_tokens")
     ),
     "cache_write_tokens": Column(
-        NUMBER, "input tokens that were written to the provider's cache", _consumed("cache_write_tokens")
+        NUMBER, "input tokens of model calls that were written to the provider's cache", _consumed("cache_write_tokens")
     ),
     "cost": Column(MONEY, "cost in US dollars, as far as prices are known", _cost),
 }

@@ -158,8 +158,9 @@ def resume_runs(
         option(
             "--definition",
             metavar="new",
-            help="Continue as a new run with the current definition. The results of the calls before the first "
-            "difference, and of later calls that are equal, are reused. The plan is printed first.",
+            help="Continue as a new run with the current definition. Results are reused for all calls before the first "
+            "call that differs from the recorded run, and for later calls with the same arguments. First a plan is "
+            "printed.",
         ),
     ] = None,
     plan: Annotated[

@@ -228,8 +228,9 @@ def copy(
 ) -> StoreCopy:
     """Copy a store into another one, and compare both by hashes.
 
-    All runs and messages are copied, and read again. No process may drive a run during the copy. If a copy was
-    interrupted, run the same command again. Unfinished runs could be resumed in both stores: use only one of them.
+    All runs and messages are copied. Then the copy is read and compared with the source. No process may drive a run
+    during the copy. If a copy was interrupted, run the same command again. Unfinished runs could be resumed in both
+    stores: use only one of them.
     """
     from divebook.stores import open_store
     from divebook.stores.transfer import copy as copy_store
@@ -339,7 +340,7 @@ def gc(
     """Delete old runs and unused large values.
 
     Without --older-than and --keep-last, no run is deleted. Failed and cancelled runs are deleted too, although they
-    could be resumed; use --status completed to keep them.
+    could be resumed. To delete only completed runs, use --status completed.
     """
     from divebook.agents.cache import cache_of
     from divebook.engine.lifecycle import TERMINAL

@@ -269,8 +269,8 @@ def exit_code_of_trial(trial: StepTrial) -> int:
     shell_help="The exit code is 1 if a try did not complete.",
     notebook_help="The first line of a cell `%%dive try STEP` takes the same arguments and options. The lines below "
     "it are keys that replace those of the step, such as `Prompt: Shorter, please`. `t = %dive try draft --times 3` "
-    "assigns the result to a variable, with `t.tries[0].value` and `t.frame()`. `t.keep()` writes the workflow with "
-    "the changed step into a new cell.",
+    "assigns the result to `t`: `t.tries[0].value` is the value of the first try, `t.frame()` a DataFrame of all "
+    "tries. `t.keep()` writes the workflow with the changed step into a new cell.",
 )
 def try_step(
     call: Invocation,

@@ -215,8 +215,7 @@ class UserFunction:
         return f'{self.kind} "{self.name}"'
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Convert arguments by name to a pair of positional and keyword arguments with which the Python function can be
-        called.
+        """Convert arguments by name to the positional and keyword arguments of a call: ``args, kwargs``.
 
         Raises
         ------
@@ -838,8 +837,8 @@ class RecordedFunction(UserFunction):
         return bound.arguments
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Convert arguments by name to a pair of positional and keyword arguments with which the Python function can be
-        called. Raise TypeError for an unknown name.
+        """Convert arguments by name to the positional and keyword arguments of a call: ``args, kwargs``. Raise
+        TypeError for an unknown name.
         """
         if self.takes.by_name.issuperset(arguments):
             return (), arguments
@@ -1174,8 +1173,8 @@ def step(
         cells work. A process is killed if its call takes too long or its execution is cancelled. If a process dies, it
         is unknown whether the call took effect: the call is repeated if it is idempotent; otherwise a person is asked.
     workspace
-        Workspace of the calls; ``""`` is the one of the workflow. The function gets it from
-        `divebook.workspaces.present_workspace`, and the log contains the changes of each call.
+        Workspace of the calls; ``""`` is the one of the workflow. The function gets its workspace
+        from `divebook.workspaces.present_workspace`. The log contains the files that each call has changed.
     rollback
         Function that undoes a call. If the execution fails later or is cancelled, the rollbacks of all completed calls
         run, the latest first. The parameters of the rollback function are arguments of this function with the same
@@ -1251,11 +1250,11 @@ def _warn_unrecordable(user_function: UserFunction) -> None:
     message = f"{user_function.kind_and_name} returns {inspect.formatannotation(declared)}, "
     if _is_unrecordable(declared):
         message += "which a log cannot store"
-        hint = "return plain data, or an instance of a dataclass, model, named tuple or enum"
+        hint = "return plain data, or an instance of a dataclass, pydantic model, named tuple or enum"
     elif (cls := _converted_class(declared)) is not None:
         base = getattr(recorded_base(cls), "__name__", "")
         message += f"but a log stores instances of {cls.__qualname__} as plain {base}"
-        hint = f"return {base}, or an instance of a dataclass, model, named tuple or enum"
+        hint = f"return {base}, or an instance of a dataclass, pydantic model, named tuple or enum"
     else:
         return
     place, line = shown_place(function, function.__code__.co_firstlineno)

@@ -129,8 +129,8 @@ class Definition:
     names: ClassVar[tuple[str, ...]] = ()
     """Fields of the definition whose values are names. Their values are normalized (`divebook.text.arguments`)."""
     short: ClassVar[tuple[type, ...]] = ()
-    """Types that may be written instead of a definition. Such a value becomes the first field of the definition. For
-    example, ``"topic"`` stands for an input with this name.
+    """Types of values that are accepted in place of a definition. The value becomes the first field of the definition:
+    ``"topic"`` in place of an input is an input with this name.
     """
 
     def __init_subclass__(cls) -> None:
@@ -160,7 +160,7 @@ class Definition:
     def like(self, **changes: Any) -> Self:
         """Return a copy of this definition with changed fields.
 
-        The values must have the form that the constructor produces, because the constructor does not run.
+        The constructor does not run, so the values must have the form in which the fields store them.
         """
         # All fields are copied, also those that are not arguments of the constructor.
         values, fill = _form(type(self)).whole

@@ -815,7 +815,10 @@ class _Creation:
             await self.environments.remove(self.folder, self.state)
         except (DivebookError, OSError) as failure:
             label = f"dev_env.id={self.state['id']}"
-            self.activity.warn(f"containers and images labelled {label} may remain: {failure}", self.state["name"])
+            self.activity.warn(
+                f"the removal failed: {failure}; containers and images with the label {label} may still exist",
+                self.state["name"],
+            )
             self.environments.forget(self.folder, self.state)
 
 

@@ -84,7 +84,10 @@ class Policy:
     def __init__(self, *allowed: str) -> None:
         for kind in allowed:
             if kind not in KINDS and not _ONE_VARIABLE.fullmatch(kind):
-                raise SetupError(f"{kind!r} cannot be allowed; use one of {', '.join(KINDS)}, {ENVIRONMENT}:NAME")
+                raise SetupError(
+                    f"{kind!r} cannot be allowed; use {', '.join(KINDS)}, or {ENVIRONMENT}:NAME with the name of an "
+                    "environment variable"
+                )
         self.allowed = frozenset(allowed)
 
     @classmethod

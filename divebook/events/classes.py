@@ -131,7 +131,7 @@ def allow(*classes: C) -> C:
     ...     number: int
     """
     if not classes:
-        raise SetupError("allow() needs at least one class")
+        raise SetupError("allow() needs at least one Python class")
     for cls in classes:
         argument: Any = cls  # the type hint does not bind callers
         if not isinstance(argument, type) or kind_of(argument) is None:

@@ -577,6 +577,6 @@ def key_of(zone: Any, path: str) -> str:
     try:
         zone.__reduce__()
     except PicklingError:  # read from a file: its key may differ from the key in the database
-        message = f"{zone!r} was read from a file, and the database may have other rules; use ZoneInfo({zone.key!r})"
-        raise UnstorableValueError(path, message) from None
+        message = f"{zone!r} was read from a file, and the time zone database may have other rules"
+        raise UnstorableValueError(path, f"{message}; use ZoneInfo({zone.key!r})") from None
     return str(zone.key)

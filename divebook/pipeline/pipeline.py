@@ -451,8 +451,8 @@ class Pipeline:
         present = self.envelope(execution)
         if present.to_state_dict() != envelope.to_state_dict():
             raise ResumeError(
-                f"this object is outdated, because envelope {envelope.envelope_id} has continued in execution "
-                f"{execution.id}; get the current envelope with pipeline.envelope(execution), and answer its question"
+                f"envelope {envelope.envelope_id} has continued in execution {execution.id}, so this object is "
+                "outdated; get the current envelope with pipeline.envelope(execution), and answer its question"
             )
         # A question of a stage is checked by the rules of the engine, a question of the envelope by those of pipelines.
         inside = question_inside(execution.state, execution.workflow)

@@ -597,8 +597,8 @@ def fork_point_error(batch: PreparedBatch) -> StoreError:
     together, so a fork shares all of them or none.
     """
     return StoreError(
-        f"execution {batch.source} has no record that ends with event {batch.expected_sequence}, so another log "
-        "cannot share the events up to there; fork at the end of a record"
+        f"execution {batch.source} cannot be forked after event {batch.expected_sequence}, because this event was "
+        "written together with the next one; fork after an event that ends a record"
     )
 
 

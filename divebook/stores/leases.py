@@ -249,7 +249,8 @@ class WorkerRecord:
     def why_not(self, queued: QueuedExecution) -> str | None:
         """Return the reason why the worker does not claim a queued execution; None if the worker can claim it."""
         if queued.queue not in self.queues:
-            return f"accepts only runs of the queues {', '.join(self.queues)}"
+            queues = "queue" if len(self.queues) == 1 else "queues"
+            return f"accepts only runs of the {queues} {', '.join(self.queues)}"
         if queued.workflow not in self.workflows:
             return f"has no workflow {queued.workflow!r}"
         if self.workflows[queued.workflow] != queued.fingerprint:

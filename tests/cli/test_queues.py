@@ -49,7 +49,7 @@ def test_it_is_said_why_nobody_can_run_an_execution_and_what_workers_leave_alone
         made.add_workflow(Workflow("other", [Step("add", script="1")]))
         with Worker(made, ["labels"], name="w1"):
             shown = divebook("queue").stdout
-        assert f"{name}: worker w1 cannot run it: accepts only runs of the queues labels" in shown
+        assert f"{name}: worker w1 cannot run it: accepts only runs of the queue labels" in shown
         assert "2150-05-01 08:00" in shown
         made.run_of(name).pause("lunch")
     shown = divebook("queue").stdout

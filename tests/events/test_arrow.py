@@ -243,7 +243,7 @@ def test_a_recorded_value_is_shown_in_a_few_words():
     ("value", "message"),
     [
         (pl.LazyFrame({"a": [1]}), r"result: polars.* use value.collect\(\)"),
-        (pl.Series("o", [object()]), r"result\['o'\]: columns of objects"),
+        (pl.Series("o", [object()]), r"result\['o'\]: a column of the type Object"),
         (pd.DataFrame({"a": [1, object()]}), r"result\['a'\]\[1\]: object is not plain data"),
         (pd.Series([1j]), "result: columns of dtype complex128 cannot be stored"),
         (pd.Series([1, 0], dtype="Sparse[int]"), "result: columns of dtype Sparse"),

@@ -195,7 +195,7 @@ def test_other_classes_cannot_be_allowed():
         allow(Point, object)
     with pytest.raises(SetupError, match="only dataclasses"):
         allow(Point(1))
-    with pytest.raises(SetupError, match="at least one class"):
+    with pytest.raises(SetupError, match="at least one Python class"):
         allow()
     assert "tests.events.test_classes.object" not in classes._ALLOWED
 

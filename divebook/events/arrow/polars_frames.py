@@ -28,7 +28,8 @@ def _ipc_stream(frame: pl.DataFrame, path: str) -> bytes:
     objects = [name for name, dtype in frame.schema.items() if dtype == pl.Object]
     if objects:
         raise UnstorableValueError(
-            f"{path}[{objects[0]!r}]", "columns of objects cannot be stored; cast the column first"
+            f"{path}[{objects[0]!r}]",
+            "a column of the type Object cannot be stored; convert it first, for example with cast(pl.String)",
         )
     sink = io.BytesIO()
     # One chunk per column, so that equal frames have equal bytes however they were built.

@@ -378,7 +378,7 @@ class _Connection:
                 await self._require(task.label, options["resources"])
         except (ImportError, OSError) as error:
             message = f"{task.label} was not called: the cluster at {self.client.scheduler.address} refused it"
-            way_on = "its scheduler and workers must be reachable and need the same divebook as this process"
+            way_on = "its scheduler and workers must be reachable and have the same version of divebook as this process"
             raise StepError(f"{message}: {type(error).__name__}: {error}; {way_on}") from None  # no cause, as above
         outcome = await self._run(task, call, options)
         if outcome is None:
