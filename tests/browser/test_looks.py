@@ -191,7 +191,7 @@ def test_stepping_through_a_run(lab, looks):
 
 def go_to_what_matters(replay):
     """Go back to where a variable changed, on to an error by its key, and list the events of one step."""
-    replay.get_by_label("Variable to go to").select_option("said")
+    replay.get_by_label("Variable whose changes to find").select_option("said")
     replay.get_by_role("button", name="Go to the previous change of the variable").click()
     replay.locator(".changed, .added").first.wait_for()
     assert "said" in replay.locator(".event[aria-selected=true]").inner_text()
@@ -240,20 +240,20 @@ def see_what_the_model_saw(replay):
 def step_through(replay):
     """Go forward from the beginning, set a breakpoint, play up to it, and go one back."""
     replay.get_by_role("button", name="Go to the start").click()
-    forward = replay.get_by_role("button", name="One event forward")
+    forward = replay.get_by_role("button", name="Next event")
     forward.click()
     forward.click()
     replay.get_by_text("State after event 2").wait_for()
     replay.locator(".breakpoints > summary").click()
-    replay.get_by_label("Break by").select_option("step")
-    replay.get_by_label("Break at").select_option("flaky")
+    replay.get_by_label("Type of breakpoint").select_option("step")
+    replay.get_by_label("Value of breakpoint").select_option("flaky")
     replay.get_by_role("button", name="Add", exact=True).click()
     replay.get_by_label("Speed").select_option("500")
     replay.get_by_role("button", name="Play", exact=True).click()
     replay.get_by_role("button", name="Play", exact=True).wait_for()
     assert replay.locator(".event[aria-selected=true] .where").inner_text().split()[-1].endswith("flaky")
     stopped = int(replay.locator(".event[aria-selected=true] .number").inner_text())
-    replay.get_by_role("button", name="One event back").click()
+    replay.get_by_role("button", name="Previous event").click()
     replay.get_by_text(f"State after event {stopped - 1}").wait_for()
 
 

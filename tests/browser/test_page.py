@@ -73,7 +73,7 @@ def test_a_page_steps_through_ten_thousand_events(pages, tmp_path):
     for place in (1, 2, last // 2, last - 1, 3):
         go(slider, place)
         page.get_by_text(f"State after event {place:,}", exact=True).wait_for()
-    page.get_by_role("button", name="One event forward (→)").click()
+    page.get_by_role("button", name="Next event (→)").click()
     page.get_by_text("State after event 4", exact=True).wait_for()
     assert page.errors == []
 

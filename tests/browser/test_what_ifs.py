@@ -85,7 +85,7 @@ def test_views_show_their_states_in_forced_colours(lab, scheme):
     notebook.run(len(cells) + len(VIEWS))  # asks which files to apply, and waits
     places = dict(zip(VIEWS, range(1 + len(cells), 1 + len(cells) + len(VIEWS)), strict=True))
     replay = notebook.output(places["replay"])
-    replay.get_by_role("button", name="One event forward").click()
+    replay.get_by_role("button", name="Next event").click()
     notebook.cell(places["files"]).scroll_into_view_if_needed()  # what is out of sight is not drawn
     notebook.output(places["files"]).get_by_text("Changed files (3)").first.wait_for()
     notebook.page.emulate_media(forced_colors="active", color_scheme=scheme)
