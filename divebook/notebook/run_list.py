@@ -298,8 +298,8 @@ class InboxOutput:
 
 
 class OpenQuestions(Shown, list[tuple[str, Question]]):
-    """Open questions: pairs of the id of the run that asks and the question, as `divebook.Environment.inbox` returns
-    them, and `frame` for a DataFrame.
+    """Open questions, as `divebook.Environment.inbox` returns them. Each item is a pair: the id of the run that asks,
+    and the question. `frame` returns them as a DataFrame.
 
     As the last value of a cell it shows cards in which a person can answer.
     """
