@@ -25,7 +25,6 @@ from tests.browser.lab import PATIENCE
 ROOT = Path(__file__).parents[1]
 GOAL = 90
 """Seconds within which the card must be there."""
-TUTORIAL = "divebook-tutorial"
 POLL_SECONDS = 0.2
 say = lines_of("first_card")
 
@@ -52,12 +51,15 @@ def settings_of(folder: Path) -> dict[str, str]:
     return {**outer, **{name: str(place) for name, place in places.items()}}
 
 
-def server_url(runtime: Path) -> str:
+def server_url(runtime: Path, tutorial: subprocess.Popen[bytes]) -> str:
     """Wait until the Jupyter server runs, and return the address of the first notebook."""
     while not (infos := [*runtime.glob("jpserver-*.json")]):
+        if tutorial.poll() is not None:
+            raise RuntimeError(f"divebook tutorial ended with exit code {tutorial.returncode}")
         time.sleep(POLL_SECONDS)
+    # JupyterLab serves the folder of the notebook that it was started with.
     info = json.loads(infos[0].read_text())
-    return f"{info['url']}lab/tree/{TUTORIAL}/01_quickstart.ipynb?token={info['token']}"
+    return f"{info['url']}lab/tree/01_quickstart.ipynb?token={info['token']}"
 
 
 def show_card(url: str) -> None:
@@ -96,7 +98,7 @@ def main() -> None:
             [programs / "divebook", "tutorial"], env=settings, cwd=folder, stderr=subprocess.DEVNULL
         )
         try:
-            url = server_url(folder / "runtime")
+            url = server_url(folder / "runtime", tutorial)
             say("server", seconds=round(time.monotonic() - installed_at, 1))
             show_card(url)
         finally:
