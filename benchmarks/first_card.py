@@ -95,14 +95,18 @@ def main() -> None:
         installed_at = time.monotonic()
         say("installed", seconds=round(installed_at - started_at, 1))
         tutorial = subprocess.Popen(
-            [programs / "divebook", "tutorial"], env=settings, cwd=folder, stderr=subprocess.DEVNULL
+            [programs / "divebook", "tutorial"],
+            env=settings,
+            cwd=folder,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         try:
             url = server_url(folder / "runtime", tutorial)
             say("server", seconds=round(time.monotonic() - installed_at, 1))
             show_card(url)
         finally:
-            tutorial.send_signal(signal.SIGTERM)
+            os.killpg(tutorial.pid, signal.SIGTERM)  # JupyterLab is its child
             tutorial.wait()
         seconds = round(time.monotonic() - started_at, 1)
     say("card", seconds=seconds, goal=GOAL)
