@@ -692,7 +692,7 @@ class ExecutionState(Timed):
     """Model that replaces the models of all agents of the execution."""
     started_us: int | None = None
     origin_started_us: int | None = None
-    """For a fork: start time of the execution with which its log begins."""
+    """For a fork: start time of the execution with which its log begins; None for other executions."""
     ended_us: int | None = None
     last_us: int = 0
     """Time of the last event, in microseconds since 1970."""

@@ -448,8 +448,8 @@ def test_a_what_if_on_another_day_repeats_no_paid_request(workflow):
     model = FunctionModel(birds.answer) if workflow is ASK else ScriptedModel(["1", "2", "3"])
     world = environment(workflow, agents=[Agent("a", model=model, tools=tools)], clock=clock)
     source = world.start(workflow).wait(20, check=True)
-    asked = len(birds.told)
+    requests = len(birds.told)
     clock.offset = 86_400_000_000
     trial = source.what_if()
     assert (trial.run.status, trial.run.variables) == ("completed", source.variables)
-    assert (trial.live, trial.blocked, len(birds.told)) == (0, 0, asked)
+    assert (trial.live, trial.blocked, len(birds.told)) == (0, 0, requests)

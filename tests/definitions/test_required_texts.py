@@ -15,10 +15,12 @@ MODULES = ("definition", "pipelines", "resources", "servers", "step", "tools")
 
 def classes():
     modules = [vars(import_module(f"divebook.definitions.{name}")).values() for name in MODULES]
-    found = {each for values in modules for each in values if isinstance(each, type) and issubclass(each, Definition)}
+    definitions = {
+        each for values in modules for each in values if isinstance(each, type) and issubclass(each, Definition)
+    }
     # A sketch of a pipeline is a workflow, and its errors are those of workflows.
     return sorted(
-        (each for each in found if each.__name__ not in ("Definition", "Sketch")), key=lambda each: each.__name__
+        (each for each in definitions if each.__name__ not in ("Definition", "Sketch")), key=lambda each: each.__name__
     )
 
 
@@ -43,9 +45,9 @@ def test_there_are_such_classes():
 @pytest.mark.parametrize("value", [None, 5, ["a"]], ids=str)
 @pytest.mark.parametrize(("cls", "name"), CASES, ids=lambda part: getattr(part, "__name__", part))
 def test_a_required_string_is_checked_where_it_is_given(cls, name, value):
-    others = dict.fromkeys(required(cls)[0], "x")
+    arguments = dict.fromkeys(required(cls)[0], "x")
     with pytest.raises(DefinitionError) as caught:
-        cls(**{**others, name: value})
+        cls(**{**arguments, name: value})
     assert repr(value) in str(caught.value)
     assert name in str(caught.value)
     assert f"{cls.__name__}(" in str(caught.value)

@@ -88,15 +88,15 @@ def test_a_question_in_a_cell_without_input_waits_only_if_a_page_shows_it(kernel
     place = "from ipykernel.connect import get_connection_file; print(get_connection_file())"
     runtime = Path(kernel.text(place).strip()).with_name(f"jpserver-{os.getpid()}.json")
     runtime.write_text("{}")
-    begun = []
+    displays = []
     try:
         status, outputs = kernel.run(
-            "%dive run asks", lambda content: begun.append(content.get("data", {})), allow_stdin=False
+            "%dive run asks", lambda content: displays.append(content.get("data", {})), allow_stdin=False
         )
     finally:
         runtime.unlink()
         kernel.text("del os.environ['JPY_SESSION_NAME']; 0")
-    assert any("application/vnd.jupyter.widget-view+json" in data for data in begun)
+    assert any("application/vnd.jupyter.widget-view+json" in data for data in displays)
     assert status == "ok"
     assert any("waiting" in output.get("data", {}).get("text/plain", "") for output in outputs)
 
