@@ -70,6 +70,7 @@ def show_card(url: str) -> None:
         page.set_default_timeout(PATIENCE)
         page.goto(url)
         page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(state="attached")
+        page.locator(".jp-Notebook .jp-Cell").first.click()  # the commands of the menu are about the notebook in focus
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
         page.locator(".db-root").get_by_role("button", name="Answer").first.wait_for()
